@@ -17,10 +17,10 @@ from tuplet.engines import brute
 from tuplet.errors import BadInput, Refused, Unsupported
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.lab.baselines.engine import Baseline, BaselineEngine
+from tuplet.lab.baselines.engine import BaselineEngine, BaselinePlan
 from tuplet.lab.baselines.symbolic import cycle_of
 from tuplet.query.limits import NO_DEADLINE, Count, Deadline, Limits
-from tuplet.query.ranking import Clauses, Edge, QueryGraph, Ranking
+from tuplet.query.ranking import Edge, QueryGraph, Ranking
 from tuplet.query.source import Source
 from tuplet.settings import knob
 from tuplet.truth.table import TruthTable
@@ -36,9 +36,10 @@ class Knobs:
     way: str = knob("one", "a way", choices=("one", "two"))
 
 
-class Fixed(Baseline[Knobs]):
+class FixedEngine(BaselineEngine):
     """Scores that are given, as a model would give them."""
 
+    name, summary, options = "fixed", "fixed scores", Knobs
     steps = ("look them up",)
     values = "sigmoids of fixed scores"
     scores = np.array([[3.0, 1.0, -2.0, -9.0], [0.5, 0.5, 4.0, -1.0]], dtype=np.float32)
@@ -47,20 +48,11 @@ class Fixed(Baseline[Knobs]):
         if len(clause.free) != 2:
             raise Refused("engine 'fixed' answers two variables only")
 
-    def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, options: Knobs, limits: Limits, deadline: Deadline
-    ) -> list[np.ndarray]:
-        return [self.scores for _ in queries]
+    def marginals(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> list[np.ndarray]:
+        return [self.scores for _ in plans]
 
     def truth(self, scores: np.ndarray) -> np.ndarray:
         return 1 / (1 + np.exp(-scores.astype(np.float64)))
-
-
-class FixedEngine(BaselineEngine):
-    """Its engine."""
-
-    name, summary, options = "fixed", "fixed scores", Knobs
-    baseline = Fixed("fixed")
 
 
 def ask(
@@ -86,7 +78,7 @@ def source() -> Source:
 @pytest.mark.parametrize("k", [1, 3, 16, "all"])
 def test_tuples_are_ranked_by_the_product_of_marginals(source: Source, k: Count, logic: str) -> None:
     engine, limits = FixedEngine(), Limits(k=k, logic=logic)
-    vectors = Fixed("fixed").truth(Fixed.scores)
+    vectors = engine.truth(engine.scores)
     joint = {t: limits.rules.conjunction(vectors[0][t[0]], vectors[1][t[1]]) for t in product(range(4), repeat=2)}
     ranking = ask(engine, CHAIN, source, limits)
     assert ranking.truth == pytest.approx(sorted(joint.values(), reverse=True)[: 16 if k == "all" else k])

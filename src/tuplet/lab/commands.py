@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuplet import settings as registry
 from tuplet.cli.arguments import TRAIN_FLAGS
-from tuplet.cli.command_parser import JSON, QUIET, RAY, Command, CommandParser, engine_flag, output_flags
+from tuplet.cli.command_parser import JSON, QUIET, RAY, Command, CommandParser, arg, engine_flag, output_flags, rows
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.progress import Progress
@@ -26,106 +26,108 @@ if TYPE_CHECKING:
     from tuplet.query.engine import Engine
 
 
+QUERIES = arg("queries QUERIES", "a file of `bench sample`, or EFOk-CQA or BetaE files")
+PER_SHAPE = arg("--per-shape N", "only the first N queries of each shape", type=int)
+WORKERS = rows(arg("--workers N", "processes (default: one per processor)", type=int), RAY)
+
+
 def add_bench_flags(command: CommandParser) -> None:
     """Its actions, each with its flags."""
     from tuplet.query.limits import Limits
 
     actions = command.add_actions()
 
-    def action(name: str, help: str) -> CommandParser:
-        sub = actions.add_parser(name, help=help, description=help)
-        sub.set_defaults(parser=sub)
-        JSON(sub)
+    def action(run: Callable[[argparse.Namespace], Any], help: str, *flags: Callable[[Any], None]) -> CommandParser:
+        sub = actions.add_parser(run.__name__.removeprefix("bench_"), help=help, description=help)
+        sub.set_defaults(parser=sub, perform=run)
+        rows(JSON, *flags)(sub)
         return sub
 
-    sample = action("sample", "sample grounded queries with easy and hard answers")
-    sample.add_argument("graph", metavar="GRAPH")
-    sample.add_argument(
-        "--shapes",
-        required=True,
-        help="2fp,3fc,1p, paper14, betae14, tuple-h, joint:k=4, published741:k=2,c=2, complete:…",
+    action(
+        bench_sample,
+        "sample grounded queries with easy and hard answers",
+        arg("graph GRAPH"),
+        arg(
+            "--shapes SHAPES",
+            "2fp,3fc,1p, paper14, betae14, tuple-h, joint:k=4, published741:k=2,c=2, complete:…",
+            required=True,
+        ),
+        arg("--per-shape N", "queries of each shape", type=int, required=True),
+        arg(
+            "--balance",
+            "N queries for each number of links that must be predicted (1, 2, 3, 4+), one answer of each scored",
+            choices=["predicted"],
+        ),
+        arg("--seed SEED", type=int, default=0),
+        arg("--known SPLITS", "splits that are known: answers on these are easy", default="train,valid"),
+        arg("--target SPLITS", "splits that are hidden: answers that need these are hard", default="test"),
+        WORKERS,
+        arg("--efok DIR", "also write EFOk-CQA files to this folder", default=None),
+        output_flags("QUERIES"),
+        QUIET,
     )
-    sample.add_argument("--per-shape", type=int, required=True, metavar="N", help="queries of each shape")
-    sample.add_argument(
-        "--balance",
-        choices=["predicted"],
-        help="N queries for each number of links that must be predicted (1, 2, 3, 4+), one answer of each scored",
+    action(
+        bench_run,
+        "run an engine over queries and rank their hard answers; the same command resumes",
+        arg("store STORE"),
+        QUERIES,
+        engine_flag("exact"),
+        lambda sub: flags(sub.add_argument_group("limits"), Limits, ("timeout", "logic", "budget", "merge", "options")),
+        arg("--marginals", "also rank each variable on its own"),
+        PER_SHAPE,
+        WORKERS,
+        arg("-o --output RESULTS", "the folder of the run", required=True),
+        QUIET,
+    ).set_defaults(engine="exact")
+    action(
+        bench_adopt,
+        "import result rows that were measured on another machine",
+        arg("rows ROWS", "rows.npz of benchmarks/baselines_gpu.py"),
+        arg("queries QUERIES", "the queries that were measured"),
+        arg("store STORE"),
+        PER_SHAPE,
+        arg("--engines NAMES", "only these, such as betae,cone (default: all)", default=None),
+        arg("-o --output DIR", "one result folder for each engine", required=True),
     )
-    sample.add_argument("--seed", type=int, default=0)
-    sample.add_argument(
-        "--known", default="train,valid", metavar="SPLITS", help="splits that are known: answers on these are easy"
+    action(
+        bench_report,
+        "make tables, plots and one page from results",
+        arg("results RESULTS+"),
+        arg("--unfinished", "include runs that are not done yet"),
+        output_flags("DIR"),
     )
-    sample.add_argument(
-        "--target", default="test", metavar="SPLITS", help="splits that are hidden: answers that need these are hard"
+    action(
+        bench_reliability,
+        "check whether predicted tuples of truth 0.7 are right 7 times in 10",
+        arg("store STORE"),
+        arg("queries QUERIES", "best made by `bench sample --known train --target valid`"),
+        PER_SHAPE,
+        arg("--top N", "judge N tuples of each query (default: 100)", type=int, default=100),
     )
-    sample.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    RAY(sample)
-    sample.add_argument("--efok", metavar="DIR", help="also write EFOk-CQA files to this folder")
-    output_flags("QUERIES")(sample)
-    QUIET(sample)
-
-    run = action("run", "run an engine over queries and rank their hard answers; the same command resumes")
-    run.add_argument("store", metavar="STORE")
-    run.add_argument("queries", metavar="QUERIES", help="a file of `bench sample`, or EFOk-CQA or BetaE files")
-    engine_flag("exact")(run)
-    run.set_defaults(engine="exact")
-    flags(run.add_argument_group("limits"), Limits, ("timeout", "logic", "budget", "merge", "options"))
-    run.add_argument("--marginals", action="store_true", help="also rank each variable on its own")
-    run.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    run.add_argument("--workers", type=int, metavar="N", help="processes (default: one per processor)")
-    RAY(run)
-    run.add_argument("-o", "--output", required=True, metavar="RESULTS", help="the folder of the run")
-    QUIET(run)
-
-    adopt = action("adopt", "import result rows that were measured on another machine")
-    adopt.add_argument("rows", metavar="ROWS", help="rows.npz of benchmarks/baselines_gpu.py")
-    adopt.add_argument("queries", metavar="QUERIES", help="the queries that were measured")
-    adopt.add_argument("store", metavar="STORE")
-    adopt.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    adopt.add_argument("--engines", metavar="NAMES", help="only these, such as betae,cone (default: all)")
-    adopt.add_argument("-o", "--output", required=True, metavar="DIR", help="one result folder for each engine")
-
-    report = action("report", "make tables, plots and one page from results")
-    report.add_argument("results", metavar="RESULTS", nargs="+")
-    report.add_argument("--unfinished", action="store_true", help="include runs that are not done yet")
-    output_flags("DIR")(report)
-
-    reliability = action("reliability", "check whether predicted tuples of truth 0.7 are right 7 times in 10")
-    reliability.add_argument("store", metavar="STORE")
-    reliability.add_argument(
-        "queries", metavar="QUERIES", help="best made by `bench sample --known train --target valid`"
-    )
-    reliability.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    reliability.add_argument(
-        "--top", type=int, default=100, metavar="N", help="judge N tuples of each query (default: 100)"
-    )
-
-    types = action("types", "enumerate query types, as CSV")
-    types.add_argument("--profile", default="complete", help="complete (default, 1,907) or published741")
+    profile = arg("--profile PROFILE", "complete (default, 1,907) or published741", default="complete")
+    action(bench_types, "enumerate query types, as CSV", profile)
 
 
-def add_guarantee_flags(command: CommandParser) -> None:
-    """What is measured, and on what."""
-    command.add_argument("store", metavar="STORE")
-    command.add_argument("queries", metavar="QUERIES", help="made by `bench sample` with --known as the store observes")
-    command.add_argument(
-        "--measured-on",
-        metavar="OTHER",
-        help="a store of the same graph that observes what the queries take for known, where STORE observes more",
-    )
-    command.add_argument("--per-shape", type=int, metavar="N", help="only the first N queries of each shape")
-    QUIET(command)
-    JSON(command)
-
-
-def add_all_train_flags(command: CommandParser) -> None:
-    """The flags of `tuplet train`, those for query models too."""
-    TRAIN_FLAGS(command)
-    group = command.add_argument_group("query models (--model betae, logice, cone or lmpnn)")
-    group.add_argument(
-        "--minutes", type=float, metavar="N", help="training time in minutes (default 5), instead of --steps"
-    )
-    group.add_argument("--predictor", metavar="MODEL", help="the trained ComplEx model that lmpnn builds on")
+ADD_GUARANTEE_FLAGS = rows(
+    arg("store STORE"),
+    arg("queries QUERIES", "made by `bench sample` with --known as the store observes"),
+    arg(
+        "--measured-on OTHER",
+        "a store of the same graph that observes what the queries take for known, where STORE observes more",
+        default=None,
+    ),
+    PER_SHAPE,
+    QUIET,
+    JSON,
+)
+ADD_TRAIN_FLAGS = rows(
+    TRAIN_FLAGS,
+    rows(
+        arg("--minutes N", "training time in minutes (default 5), instead of --steps", type=float),
+        arg("--predictor MODEL", "the trained ComplEx model that lmpnn builds on", default=None),
+        group="query models (--model betae, logice, cone or lmpnn)",
+    ),
+)
 
 
 def run_train(arguments: argparse.Namespace) -> Any:
@@ -153,18 +155,11 @@ def run_guarantee(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run_bench(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """`tuplet bench`: the action that is asked for."""
-    actions: dict[str, Callable[[argparse.Namespace], dict[str, Any] | str]] = {
-        "sample": run_sample,
-        "run": run_queries,
-        "adopt": run_adopt,
-        "report": run_report,
-        "reliability": run_reliability,
-        "types": run_types,
-    }
-    return actions[arguments.action](arguments)
+    result: dict[str, Any] | str = arguments.perform(arguments)
+    return result
 
 
-def run_sample(arguments: argparse.Namespace) -> dict[str, Any]:
+def bench_sample(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench sample`: grounded queries, their number by shape, and what could not be filled."""
     from tuplet.graph.graph import KnowledgeGraph
     from tuplet.lab.bench.formats import write, write_efok
@@ -210,7 +205,7 @@ def run_sample(arguments: argparse.Namespace) -> dict[str, Any]:
     return summary
 
 
-def run_queries(arguments: argparse.Namespace) -> dict[str, Any]:
+def bench_run(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench run`: what was run, and its means."""
     from tuplet.lab.bench.report import Result
     from tuplet.lab.bench.run import run
@@ -289,7 +284,7 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
     )
 
 
-def run_adopt(arguments: argparse.Namespace) -> dict[str, Any]:
+def bench_adopt(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench adopt`: the folders made, and how many queries each engine answered."""
     from tuplet.lab.bench.adopt import adopt
 
@@ -298,7 +293,7 @@ def run_adopt(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"output": arguments.output, "queries": counts}
 
 
-def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
+def bench_report(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench report`: the folder and the files in it."""
     from tuplet.lab.bench.report import write_report
 
@@ -306,7 +301,7 @@ def run_report(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"output": str(folder), "files": sorted(path.name for path in folder.iterdir())}
 
 
-def run_reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
+def bench_reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """`tuplet bench reliability`: how often predicted tuples are right, by families of queries and tenths of truth."""
     from tuplet.lab.bench.reliability import as_text, everything, families, judge
     from tuplet.lab.bench.run import refuse_other_graph
@@ -318,7 +313,7 @@ def run_reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
     return table if arguments.json else as_text(table)
 
 
-def run_types(arguments: argparse.Namespace) -> str:
+def bench_types(arguments: argparse.Namespace) -> str:
     """`tuplet bench types`: the enumerated types as CSV."""
     from tuplet.lab.bench.query_types import types
 
@@ -339,12 +334,12 @@ BENCH = Command(
 GUARANTEE = Command(
     "measure",
     "learn from held-out queries how long the sets of ask --confidence must be",
-    add_guarantee_flags,
+    ADD_GUARANTEE_FLAGS,
     "tuplet.lab.commands:run_guarantee",
 )
 TRAIN = Command(
     "build step by step",
     "train a link predictor or a query model; --resume continues after Ctrl-C",
-    add_all_train_flags,
+    ADD_TRAIN_FLAGS,
     "tuplet.lab.commands:run_train",
 )

@@ -17,11 +17,11 @@ from tuplet.engines.ns3.batch import ClauseBatch, Term
 from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.errors import BadInput, Refused
 from tuplet.lab.baselines.embedding import Link, Pattern, QueryEmbedding, QueryModel, pattern_of, walk
-from tuplet.lab.baselines.engine import Baseline, TrainedOptions, refuse_other_sizes
+from tuplet.lab.baselines.engine import TrainedOptions, refuse_other_sizes
 from tuplet.lab.baselines.models import MODELS, load
 from tuplet.predict.device import pick_device
 from tuplet.predict.model_folder import DESCRIPTION, describe
-from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
+from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
 
@@ -101,36 +101,25 @@ def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
     return share
 
 
-class QueryModelBaseline(Baseline[TrainedOptions]):
-    """A query model: any query graph, each free variable on its own; unions by the best of their clauses."""
+def refuse_unreached(name: str, clause: QueryGraph) -> None:
+    """Raise `Refused` where states begin at constants and none reaches a variable that is asked for."""
+    pattern = pattern_of(clause)[0]
+    for variable in clause.free if MODELS[name].needs_constants else ():
+        if not walk(pattern, variable)[-1][1]:
+            missed = clause.variables[variable]
+            raise Refused(f"engine {name!r} starts from constants; none reaches ?{missed}; try 'exact'")
 
-    values = "softmax of the scores over all entities"
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.model = MODELS[name]
-        self.steps = (self.model.how, "inequalities and atoms r(x, x) are not seen by the model")
-
-    def refuse(self, clause: QueryGraph) -> None:
-        """Where states begin at constants, a variable that none reaches has no state."""
-        pattern = pattern_of(clause)[0]
-        for variable in clause.free if self.model.needs_constants else ():
-            if not walk(pattern, variable)[-1][1]:
-                name = clause.variables[variable]
-                raise Refused(f"engine {self.name!r} starts from constants; none reaches ?{name}; try 'exact'")
-
-    def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, options: TrainedOptions, limits: Limits, deadline: Deadline
-    ) -> Sequence[Scores]:
-        device = pick_device(options.device)
-        model = opened(self.name, options.model, str(device), source)
-        found: dict[int, Scores] = {}
-        for numbers, clauses in by_pattern(queries):
-            found |= zip(numbers, scores(model, clauses, device, deadline).numpy(), strict=True)
-        return [found[number] for number in range(len(queries))]
-
-    def truth(self, scores: Scores) -> NDArray[np.float64]:
-        return softmax(scores)
+def marginals(
+    name: str, queries: Sequence[Clauses], source: Source, options: TrainedOptions, deadline: Deadline
+) -> list[Scores]:
+    """The scores of a query model for each query: every entity for each free variable [k, entities]."""
+    device = pick_device(options.device)
+    model = opened(name, options.model, str(device), source)
+    found: dict[int, Scores] = {}
+    for numbers, clauses in by_pattern(queries):
+        found |= zip(numbers, scores(model, clauses, device, deadline).numpy(), strict=True)
+    return [found[number] for number in range(len(queries))]
 
 
 def opened(name: str, path: str, device: str, source: Source) -> QueryModel:

@@ -139,7 +139,6 @@ class QueryModel(nn.Module, ABC):
     """What is trained and what an engine asks: a state for the target of a query, and scores of entities for it."""
 
     kind: ClassVar[str]
-    how: ClassVar[str]  # a line of its plan
     published: ClassVar[QueryModelSettings]  # for FB15k-237, and any other graph that is not named next
     elsewhere: ClassVar[Mapping[int, Mapping[str, float]]] = {}  # what differs, by a graph's number of entities
     needs_constants: ClassVar[bool] = True  # whether a state begins at constants

@@ -1,19 +1,16 @@
 """The baselines as engines: tuples are ranked by the product of their members' marginals.
 
-A baseline answers marginally, one score vector over all entities for each free variable. It is a class with
-`marginals_batch` in `symbolic.py` or `answering.py`; everything else (ranking tuples, options, refusals, benchmark
-rows) is written once for all of them. What it computes with is imported when it is first used: listing engines needs no
-torch.
+A baseline answers marginally, one score vector over all entities for each free variable, computed in `symbolic.py` or
+`answering.py`; ranking tuples, options and refusals are written once for all of them. What it computes with is imported
+when it is first used: listing engines needs no torch.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,34 +23,6 @@ from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stopped
 from tuplet.query.source import Source
 from tuplet.settings import knob
-
-Knobs = TypeVar("Knobs")
-
-
-class Baseline(ABC, Generic[Knobs]):
-    """A way to rank the entities of each free variable, the other variables existential."""
-
-    steps: tuple[str, ...]  # what it does, as `--plan` prints it
-    values: ClassVar[str] = "truth values"  # what the marginals that are multiplied are: e.g. "sigmoid of the scores"
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def refuse(self, clause: QueryGraph) -> None:
-        """Raise `Refused` for a clause that this method cannot answer, naming what it is that it cannot."""
-
-    @abstractmethod
-    def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, options: Knobs, limits: Limits, deadline: Deadline
-    ) -> Sequence[Scores]:
-        """For each query one score vector over all entities for each free variable [k, entities]; higher is better.
-
-        `options` are those of its engine. Raises `OutOfTime` at the deadline.
-        """
-
-    def truth(self, scores: Scores) -> NDArray[np.float64]:
-        """Scores as numbers in 0 … 1 that may be multiplied: a monotone map, named in `values`."""
-        return scores.astype(np.float64)
 
 
 def refuse_other_sizes(path: str, entities: int, relations: int, source: Source) -> None:
@@ -121,37 +90,36 @@ class BaselinePlan(Plan):
 
 
 class BaselineEngine(MarginalEngine[BaselinePlan]):
-    """A baseline as an engine: tuples by the product (godel: the minimum) of their members' marginals; never exact."""
+    """A baseline as an engine: tuples by the product (godel: the minimum) of their members' marginals; never exact.
 
-    place: ClassVar[str]  # module:class of its baseline
+    It has `marginals`; its scores are made numbers in 0 … 1 that may be multiplied by `truth`, a monotone map.
+    """
 
-    @cached_property
-    def baseline(self) -> Baseline[Any]:
-        """What computes the marginals."""
-        module, _, name = self.place.partition(":")
-        found: Baseline[Any] = getattr(import_module(f"tuplet.lab.baselines.{module}"), name)(self.name)
-        return found
+    steps: ClassVar[tuple[str, ...]]  # what it does, as `--plan` prints it
+    values: ClassVar[str] = "truth values"  # what the marginals that are multiplied are: e.g. "sigmoid of the scores"
+    module: ClassVar[str]  # of this package: what computes
+
+    @property
+    def code(self) -> Any:
+        """The module that computes, imported when it is first used."""
+        return import_module(f"tuplet.lab.baselines.{self.module}")
 
     def load(self, source: Source) -> None:
-        _ = self.baseline
+        _ = self.code
+
+    def refuse(self, clause: QueryGraph) -> None:
+        """Raise `Refused` for a clause that this method cannot answer, naming what it is that it cannot."""
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BaselinePlan:
         source.values()
         for clause in clauses:
-            self.baseline.refuse(clause)
+            self.refuse(clause)
         free = [f"?{clauses[0].variables[v]}" for v in clauses[0].free]
-        lines = [*self.baseline.steps, *(f"marginal: every entity for {name}, the others existential" for name in free)]
+        lines = [*self.steps, *(f"marginal: every entity for {name}, the others existential" for name in free)]
         lines += [f"keep to {said}" for clause in clauses for said in clause.described()]
         if len(free) > 1:
-            lines.append(f"rank tuples by the product of the marginals of their members ({self.baseline.values})")
+            lines.append(f"rank tuples by the product of the marginals of their members ({self.values})")
         return BaselinePlan(clauses, source, tuple(lines))
-
-    def marginals(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
-        options = self.settings(limits.options)
-        return self.baseline.marginals_batch([p.clauses for p in plans], plans[0].source, options, limits, deadline)
-
-    def truth(self, scores: Scores) -> NDArray[np.float64]:
-        return self.baseline.truth(scores)
 
     def run(self, plan: BaselinePlan, limits: Limits, deadline: Deadline) -> Ranking:
         return self.run_many([plan], limits, deadline)[0]
@@ -179,7 +147,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
             found = explain_tuples(clauses, search_of([clauses], source, rules, deadline), tuples)
         except OutOfTime as over:
             return stopped(clauses, over.why)
-        how = f"truth is the {rules.word} of marginals ({self.baseline.values}), and this is not an exact engine"
+        how = f"truth is the {rules.word} of marginals ({self.values}), and this is not an exact engine"
         return Ranking(tuples, value, found, exact=False, bound=1.0, pruned=how)
 
     def score(self, plan: BaselinePlan, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
@@ -192,14 +160,24 @@ class SymbolicEngine(BaselineEngine):
 
     conditions = (Within, Outside)
 
+    module = "symbolic"
+
+    def marginals(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
+        asked = [plan.clauses for plan in plans], plans[0].source, self.settings(limits.options), limits.rules, deadline
+        found: Sequence[Scores] = getattr(self.code, self.name)(*asked)  # the function of that name
+        return found
+
 
 class FitEngine(SymbolicEngine):
     """FIT."""
 
     name = "fit"
     summary = "FIT: max-marginals of each variable on the truth table"
-    place = "symbolic:Fit"
     options = FitOptions
+    steps = (
+        "absorb constants, then leaves: C[v][b] *= max_a C[u][a] · P(a, b), 1 − P where negated",
+        "cut a cycle at its smallest variable: try the best candidates, keep the maximum",
+    )
 
 
 class QtoEngine(SymbolicEngine):
@@ -207,8 +185,13 @@ class QtoEngine(SymbolicEngine):
 
     name = "qto"
     summary = "QTO: exact max-product on trees, negation made stricter"
-    place = "symbolic:Qto"
     options = QtoOptions
+    steps = (
+        "from the leaves of the tree to its root: v[b] *= max_a u[a] · P(a, b), 1 − min(1, scale · P) where negated",
+    )
+
+    def refuse(self, clause: QueryGraph) -> None:
+        self.code.refuse_cycles(clause, self.name)
 
 
 class CqdEngine(SymbolicEngine):
@@ -216,17 +199,41 @@ class CqdEngine(SymbolicEngine):
 
     name = "cqd"
     summary = "CQD: beam search or gradient over the scores of a link predictor"
-    place = "symbolic:Cqd"
     options = CqdOptions
+    steps = (
+        "beam: from the constants outward, carry on the best entities of each variable",
+        "co: optimise one vector for each variable, then put every entity in its place",
+    )
+    values = "truth values; with a model, sigmoids of its scores"
 
 
 class TrainedEngine(BaselineEngine):
-    """A query model: it needs a model of its own, so it is for the command line and Python."""
+    """A query model: it needs a model of its own, so it is for the command line and Python.
+
+    It answers any query graph, unions by the best of their clauses.
+    """
 
     needs_model = True
-    place = "answering:QueryModelBaseline"
     options = TrainedOptions
     served = False
+    values = "softmax of the scores over all entities"
+
+    module = "answering"
+
+    def refuse(self, clause: QueryGraph) -> None:
+        self.code.refuse_unreached(self.name, clause)
+
+    def marginals(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> Sequence[Scores]:
+        options, queries = self.settings(limits.options), [plan.clauses for plan in plans]
+        found: Sequence[Scores] = self.code.marginals(self.name, queries, plans[0].source, options, deadline)
+        return found
+
+    def truth(self, scores: Scores) -> NDArray[np.float64]:
+        share: NDArray[np.float64] = self.code.softmax(scores)
+        return share
+
+
+UNSEEN = "inequalities and atoms r(x, x) are not seen by the model"
 
 
 class LmpnnEngine(TrainedEngine):
@@ -234,6 +241,7 @@ class LmpnnEngine(TrainedEngine):
 
     name = "lmpnn"
     summary = "LMPNN: logical message passing over a link predictor's embeddings"
+    steps = ("messages along all edges in both directions, as many layers as variables, on a frozen ComplEx", UNSEEN)
 
 
 class BetaEEngine(TrainedEngine):
@@ -241,6 +249,11 @@ class BetaEEngine(TrainedEngine):
 
     name = "betae"
     summary = "BetaE: queries as Beta distributions"
+    steps = (
+        "each node a product of Beta distributions: project along edges, intersect by attention, "
+        "negate by the reciprocal",
+        UNSEEN,
+    )
 
 
 class LogicEEngine(TrainedEngine):
@@ -248,6 +261,10 @@ class LogicEEngine(TrainedEngine):
 
     name = "logice"
     summary = "LogicE: queries as truth intervals of latent features"
+    steps = (
+        "each node a vector of truth values: project along edges, intersect by a weighted t-norm, negate by 1 − x",
+        UNSEEN,
+    )
 
 
 class ConEEngine(TrainedEngine):
@@ -255,3 +272,7 @@ class ConEEngine(TrainedEngine):
 
     name = "cone"
     summary = "ConE: queries as cones"
+    steps = (
+        "each node a product of sectors: project along edges, intersect by a mean on the circle, negate by the rest",
+        UNSEEN,
+    )

@@ -43,10 +43,6 @@ class BetaE(QueryEmbedding):
     """
 
     kind = "betae"
-    how = (
-        "each node a product of Beta distributions: project along edges, intersect by attention, "
-        "negate by the reciprocal"
-    )
     published = QueryModelSettings(dim=400, gamma=60.0, table_rate=10.0)
 
     def __init__(self, entities: int, relations: int, settings: QueryModelSettings) -> None:
@@ -130,7 +126,6 @@ class LogicE(QueryEmbedding):
     """
 
     kind = "logice"
-    how = "each node a vector of truth values: project along edges, intersect by a weighted t-norm, negate by 1 − x"
     published = QueryModelSettings(dim=400, gamma=0.375, table_rate=10.0)
 
     def __init__(self, entities: int, relations: int, settings: QueryModelSettings) -> None:
@@ -191,7 +186,6 @@ class ConE(QueryEmbedding):
     """
 
     kind = "cone"
-    how = "each node a product of sectors: project along edges, intersect by a mean on the circle, negate by the rest"
     # A larger `batch` here than the published 512 lets the rate grow less: at rates of its perceptron that the others
     # bear, ConE stayed near chance on a small graph; its tables bear them.
     published = QueryModelSettings(dim=800, gamma=30.0, learning_rate=5e-5, batch=2048, dropout=0.1, table_rate=8.0)
@@ -279,7 +273,6 @@ class LMPNN(QueryModel):
     """
 
     kind = "lmpnn"
-    how = "messages along all edges in both directions, as many layers as variables, on a frozen ComplEx"
     published = QueryModelSettings(dim=0, gamma=0.0, hidden=4096, layers=1, batch=1024, weight_decay=1e-4)
     elsewhere: ClassVar = {14951: {"hidden": 8192}, 63361: {"hidden": 8192, "temperature": 0.1, "batch": 512}}
     needs_constants = False

@@ -16,12 +16,12 @@ from torch import Tensor
 from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
 from tuplet.errors import BadInput, Refused
-from tuplet.lab.baselines.engine import Baseline, CqdOptions, FitOptions, QtoOptions, refuse_other_sizes
+from tuplet.lab.baselines.engine import CqdOptions, FitOptions, QtoOptions, refuse_other_sizes
 from tuplet.predict.device import AdamW, pick_device
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.model_folder import load_embeddings
 from tuplet.query.conditions import Outside, Within
-from tuplet.query.limits import NO_DEADLINE, Deadline, Limits
+from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses, QueryGraph
 from tuplet.query.source import Source
@@ -34,7 +34,9 @@ _TOGETHER = 512  # queries optimised at once
 _SETTLED = 1e-9  # a loss that changes by less has converged
 
 
-class Fit(Baseline[FitOptions]):
+def fit(
+    queries: Sequence[Clauses], source: Source, options: FitOptions, logic: Logic, deadline: Deadline
+) -> list[NDArray[np.float64]]:
     """FIT: fuzzy inference with truth values on the query graph (Yin et al. 2024), as max-marginals.
 
     The fair version is the search of NS3 with an unlimited budget: constants and leaves are absorbed one after the
@@ -42,24 +44,15 @@ class Fit(Baseline[FitOptions]):
     by one. The mode `paper` is FIT as published comparisons with several free variables ran it, see
     docs/explanation/baselines.md.
     """
-
-    steps = (
-        "absorb constants, then leaves: C[v][b] *= max_a C[u][a] · P(a, b), 1 − P where negated",
-        "cut a cycle at its smallest variable: try the best candidates, keep the maximum",
-    )
-
-    def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, options: FitOptions, limits: Limits, deadline: Deadline
-    ) -> list[NDArray[np.float64]]:
-        search = search_of(queries, source, limits.rules, deadline)
-        if options.mode == "fair":
-            return marginal_vectors(queries, replace(search, enumerate=options.most), EVERYTHING)
-        narrow = replace(search, enumerate=options.most, certain=False)
-        places = []
-        for place in range(len(queries[0][0].free)):
-            asked = [[one_way(clause, place) for clause in clauses] for clauses in queries]
-            places.append(marginal_vectors(asked, narrow, EVERYTHING))
-        return [np.concatenate(parts) for parts in zip(*places, strict=True)]
+    search = search_of(queries, source, logic, deadline)
+    if options.mode == "fair":
+        return marginal_vectors(queries, replace(search, enumerate=options.most), EVERYTHING)
+    narrow = replace(search, enumerate=options.most, certain=False)
+    places = []
+    for place in range(len(queries[0][0].free)):
+        asked = [[one_way(clause, place) for clause in clauses] for clauses in queries]
+        places.append(marginal_vectors(asked, narrow, EVERYTHING))
+    return [np.concatenate(parts) for parts in zip(*places, strict=True)]
 
 
 def one_way(clause: QueryGraph, place: int) -> QueryGraph:
@@ -111,21 +104,12 @@ def _hangs(v: int, edges: Sequence[tuple[int, int, int, bool]], different: Seque
     return any(not negated and w in (head, tail) and v not in (head, tail) for head, _, tail, negated in edges)
 
 
-class Qto(Baseline[QtoOptions]):
+def qto(
+    queries: Sequence[Clauses], source: Source, options: QtoOptions, logic: Logic, deadline: Deadline
+) -> list[NDArray[np.float64]]:
     """QTO: query computation tree optimisation (Bai et al. 2023), exact on trees, negation made stricter."""
-
-    steps = (
-        "from the leaves of the tree to its root: v[b] *= max_a u[a] · P(a, b), 1 − min(1, scale · P) where negated",
-    )
-
-    def refuse(self, clause: QueryGraph) -> None:
-        refuse_cycles(clause, self.name)
-
-    def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, options: QtoOptions, limits: Limits, deadline: Deadline
-    ) -> list[NDArray[np.float64]]:
-        search = search_of(queries, source, limits.rules, deadline)
-        return marginal_vectors(queries, search, EVERYTHING, options.neg_scale)
+    search = search_of(queries, source, logic, deadline)
+    return marginal_vectors(queries, search, EVERYTHING, options.neg_scale)
 
 
 def cycle_of(clause: QueryGraph) -> tuple[int, ...] | None:
@@ -165,7 +149,9 @@ def refuse_cycles(clause: QueryGraph, engine: str) -> None:
         raise Refused(f"engine {engine!r} answers trees only; the query has the cycle {names}; try 'fit' or 'exact'")
 
 
-class Cqd(Baseline[CqdOptions]):
+def cqd(
+    queries: Sequence[Clauses], source: Source, options: CqdOptions, logic: Logic, deadline: Deadline
+) -> list[NDArray[np.float64]]:
     """CQD: continuous query decomposition (Arakelyan et al. 2021), answered by beam search or by gradient.
 
     `beam` searches the truth table, or a link predictor's scores: from the constants outward, only the best `beam`
@@ -173,23 +159,13 @@ class Cqd(Baseline[CqdOptions]):
     a vector, all are optimised together so that the atoms become true; then each free variable in turn is replaced by
     every entity, the others keep their vectors.
     """
-
-    steps = (
-        "beam: from the constants outward, carry on the best entities of each variable",
-        "co: optimise one vector for each variable, then put every entity in its place",
-    )
-    values = "truth values; with a model, sigmoids of its scores"
-
-    def marginals_batch(
-        self, queries: Sequence[Clauses], source: Source, options: CqdOptions, limits: Limits, deadline: Deadline
-    ) -> list[NDArray[np.float64]]:
-        if options.method == "co" or options.model:
-            model = predictor(options.model, options.device, source, self.name)
-            return embedded(queries, model, options, limits.rules, deadline)
-        search = search_of(queries, source, limits.rules, deadline)
-        # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
-        narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
-        return marginal_vectors(queries, narrow, EVERYTHING)
+    if options.method == "co" or options.model:
+        model = predictor(options.model, options.device, source, "cqd")
+        return embedded(queries, model, options, logic, deadline)
+    search = search_of(queries, source, logic, deadline)
+    # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
+    narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
+    return marginal_vectors(queries, narrow, EVERYTHING)
 
 
 # --- on the scores of a link predictor -------------------------------------------------------------------------------
