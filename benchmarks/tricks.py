@@ -103,6 +103,50 @@ def marks() -> None:
     compare("marks", lambda: distinct([some], len(some), 1_000_000, some.device), lambda: torch.unique(some))
 
 
+def remap() -> None:
+    """A column that grows shows the pages of a mapped file; without, they are copied (20 million edges)."""
+    from tuplet.graph import arrays
+
+    with tempfile.TemporaryDirectory() as folder:
+        edges = {"neighbour": np.arange(20_000_000, dtype=np.int32), "truth": np.ones(20_000_000, np.float32)}
+        arrays.write_directory(Path(folder) / "rows", "rows", edges, {})
+        mapped = arrays.open_directory(Path(folder) / "rows").arrays
+
+        def copied() -> object:
+            known, arrays._REMAP = arrays._REMAP, False
+            try:
+                return arrays.Segments([mapped], room=1 << 22)
+            finally:
+                arrays._REMAP = known
+
+        compare("pages shown again", lambda: arrays.Segments([mapped], room=1 << 22), copied)
+
+
+def name_table() -> None:
+    """Two million names get numbers by a compiled table; without, by Arrow's dictionaries and one of Python."""
+    import pyarrow as pa
+
+    from tuplet.graph.name_table import NameTable
+
+    ids = np.random.default_rng(0).integers(0, 1_000_000, (20, 100_000))
+    columns = [pa.array([f"http://www.wikidata.org/entity/Q{i}" for i in part.tolist()]) for part in ids]
+
+    def compiled() -> None:
+        table = NameTable()
+        for column in columns:
+            table.number(column)
+
+    def plain() -> None:
+        numbers: dict[str, int] = {}
+        for column in columns:
+            coded = column.dictionary_encode()
+            own = [numbers.setdefault(name, len(numbers)) for name in coded.dictionary.to_pylist()]
+            np.array(own, np.int32)[coded.indices.to_numpy()]
+
+    compiled()
+    compare("numbers of names", compiled, plain, times=5)
+
+
 def layers() -> None:
     """One layer of a path network, there and back: compiled by numba; without, in plain torch (on one core)."""
     import torch
@@ -201,6 +245,8 @@ TRICKS: dict[str, Callable[[], None]] = {
     "names": packed_names,
     "truths": packed_truths,
     "marks": marks,
+    "remap": remap,
+    "name-table": name_table,
     "layers": layers,
     "gpu-layers": gpu_layers,
     "compile": compile_,
