@@ -36,7 +36,7 @@ def measure(
     values: dict[str, float] = {
         **ranks.values(),
         "decided": float(np.mean(ranks.decided(max(CUTS)))),
-        **from_marginals(list(scores), easy, hard).columns(),
+        **from_marginals(list(scores), easy, hard),
     }
     return np.array([values.get(column, np.nan) for column in COLUMNS], dtype=np.float32)
 

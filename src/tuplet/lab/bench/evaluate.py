@@ -24,6 +24,7 @@ from tuplet.errors import BudgetExceeded, Refused
 from tuplet.lab.bench.metrics import CUTS, TupleRanks, from_marginals, joint_ranks, product_ranks, tuple_keys
 from tuplet.lab.bench.queries import BenchQuery
 from tuplet.lab.bench.results import ResultRow, RunSettings
+from tuplet.lab.bench.shapes import topology
 from tuplet.query.engine import Plan
 from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.ranking import Ranking
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from tuplet.engines.marginals import MarginalEngine
 
 Scores: TypeAlias = NDArray[np.floating[Any]]  # [k, entities]
-_TOPOLOGY = {"tree": "0S", "multi-edge": "1M", "cyclic": "2C"}
 
 
 @runtime_checkable
@@ -145,7 +145,7 @@ class Evaluator:
                 own[ranking.tuples[:, 0]] = ranking.truth
         except (BudgetExceeded, MemoryError, OutOfTime):
             return {}
-        return from_marginals(list(scores), query.filtered, query.scored).columns()
+        return from_marginals(list(scores), query.filtered, query.scored)
 
 
 def ranks_of(query: BenchQuery, ranking: Ranking, wanted: int, points: NDArray[np.float64]) -> TupleRanks:
@@ -174,7 +174,7 @@ def missed(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
         index=query.index,
         k=query.k,
         e=max(len(clause.existential) for clause in clauses),
-        topology=max(_TOPOLOGY[clause.shape()] for clause in clauses)[1:],
+        topology=topology(clauses),
         easy=len(query.easy),
         hard=len(query.scored),
         pruned=why,
@@ -218,7 +218,7 @@ def marginal_rows(
     rows = []
     for query, found, vectors, own in zip(queries, ranks, scores, truth, strict=True):
         kept = np.stack([vector[query.scored[:, place]] > 0 for place, vector in enumerate(own)], axis=1)
-        columns = from_marginals(list(vectors), query.filtered, query.scored).columns() | {
+        columns = from_marginals(list(vectors), query.filtered, query.scored) | {
             "listed": min(int((vector > 0).sum()) for vector in own),
             "recall": float(kept.all(axis=1).mean()),
             "recall_variable": float(kept.mean()),

@@ -26,7 +26,7 @@ from tuplet.errors import BadInput
 Floats: TypeAlias = NDArray[np.float64]
 Mask: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.integer]
-Values: TypeAlias = dict[str, float]  # mrr, hit1, hit3, hit10
+Values: TypeAlias = dict[str, float]  # by column, such as mrr, hit1, hit3, hit10
 
 CUTS = (1, 3, 10)
 KINDS = ("marginal", "multiply", "joint")  # of metrics from marginals
@@ -147,23 +147,7 @@ def tuple_keys(*tables: Ints) -> list[Ints]:
 # --- from one ranking for each variable ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FromMarginals:
-    """The three metrics of EFOk-CQA for one query."""
-
-    marginal: Values | None  # None if no variable has a hard value
-    multiply: Values
-    joint: Values
-    hard_variables: int  # variables that have a hard value; the published tables keep queries where all have one
-
-    def columns(self) -> dict[str, float]:
-        """The same by the names of columns: marginal_mrr, …, joint_hit10, hard_variables."""
-        named = zip(KINDS, (self.marginal or {}, self.multiply, self.joint), strict=True)
-        values = {f"{kind}_{name}": value for kind, metrics in named for name, value in metrics.items()}
-        return {**values, "hard_variables": self.hard_variables}
-
-
-def from_marginals(scores: Sequence[ArrayLike], easy: Ints, hard: Ints) -> FromMarginals:
+def from_marginals(scores: Sequence[ArrayLike], easy: Ints, hard: Ints) -> Values:
     """Marginal, Multiply and Joint from one score vector [entities] for each free variable (higher is better).
 
     Marginal: the values of variable j in all answers are its answers, those of easy tuples are easy. Each hard value is
@@ -175,6 +159,9 @@ def from_marginals(scores: Sequence[ArrayLike], easy: Ints, hard: Ints) -> FromM
 
     Joint: tuples of E^k are ordered by the sum of the raw 0-based ranks of their values, equal scores sharing their
     mean rank; a hard tuple is ranked among the non-answer tuples, ties again by expectation.
+
+    The keys are columns: `marginal_mrr` … `joint_hit10` (no `marginal_…` if no variable has a hard value), and
+    `hard_variables`, how many have one; the published tables keep queries where all do.
     """
     vectors = [np.asarray(vector, dtype=np.float64) for vector in scores]
     easy, hard = (np.asarray(part, dtype=np.int64).reshape(-1, len(vectors)) for part in (easy, hard))
@@ -189,11 +176,13 @@ def from_marginals(scores: Sequence[ArrayLike], easy: Ints, hard: Ints) -> FromM
         own = np.setdiff1d(new, known)
         if len(own):
             alone.append(_rank(others, vector[own]).values())
-    marginal = {name: float(np.mean([values[name] for values in alone])) for name in NAMES} if alone else None
+    found: Values = {"hard_variables": len(alone)}
+    if alone:
+        found |= {f"marginal_{name}": float(np.mean([values[name] for values in alone])) for name in NAMES}
     reciprocal = np.prod([ranks.reciprocal for ranks in together], axis=0) ** (1 / len(vectors))
-    hits = {f"hit{n}": float(np.prod([ranks.hits(n) for ranks in together], axis=0).mean()) for n in CUTS}
-    multiply = {"mrr": float(reciprocal.mean()), **hits}
-    return FromMarginals(marginal, multiply, _rank_by_sum(vectors, easy, hard).values(), len(alone))
+    hits = {n: float(np.prod([ranks.hits(n) for ranks in together], axis=0).mean()) for n in CUTS}
+    found |= {"multiply_mrr": float(reciprocal.mean()), **{f"multiply_hit{n}": value for n, value in hits.items()}}
+    return found | {f"joint_{name}": value for name, value in _rank_by_sum(vectors, easy, hard).values().items()}
 
 
 def _rank(others: Floats, value: Floats) -> TupleRanks:
