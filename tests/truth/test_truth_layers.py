@@ -134,7 +134,7 @@ def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) 
         model |= edit
         dated |= {edge: i for i, edge in enumerate(edit)}
         if number == 1 and graph.layered is not None and graph.adjacency.newer is not None:
-            graph = before.over(joined(graph.layer()), graph.split_edges, graph.entities, "")
+            graph = before.over(joined(graph.layer()), graph.counts, graph.entities, "")
     new = graph_of(model, dated)
     flat = graph.flat
     assert flat.date is not None

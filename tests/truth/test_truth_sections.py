@@ -99,7 +99,7 @@ def test_no_way_to_read_a_relation_passes_by_its_checksum(folder: Path, read: Ca
 def test_nor_in_a_graph(folder: Path, read: Callable[[KnowledgeGraph], object]) -> None:
     damage(folder, "graph", "split", 1)
     graph = StoreFiles.open(folder).graph
-    assert graph.relation_edges.tolist() == [29, 29, 28]
+    assert graph.adjacency.relation_edges.tolist() == [29, 29, 28]
     with pytest.raises(CorruptStore, match=r"split\.npy: checksum does not match"):
         read(graph)
 

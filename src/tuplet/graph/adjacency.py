@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.arrays import Directory
+from tuplet.graph.arrays import Directory, FolderWriter
 
 
 class RelationViews(NamedTuple):
@@ -121,16 +121,6 @@ def relation_slices(
         yield tuple(column[begin:end] for column in together)
 
 
-class ArraySink(Protocol):
-    """Arrays that grow: in a folder (`FolderWriter`) or in memory (`GrowingArrays`)."""
-
-    def append(self, name: str, array: NDArray[Any], later: bool = False) -> None:
-        """Let one array grow; whether its checksums are compared when it is read."""
-
-    def section(self, pieces: Mapping[str, NDArray[Any]]) -> None:
-        """Let the arrays that are divided by relation grow by one relation."""
-
-
 class GrowingArrays:
     """The sink that keeps everything in memory.
 
@@ -160,6 +150,9 @@ class GrowingArrays:
             pieces = self._pieces.pop(name)
             made[name] = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return made
+
+
+ArraySink: TypeAlias = FolderWriter | GrowingArrays  # arrays that grow: in a folder, or in memory
 
 
 class ViewsWriter:
@@ -262,7 +255,12 @@ class Adjacency:
 
     @property
     def edges(self) -> int:
-        return int(self.view_entries[::2].sum())
+        return int(self.relation_edges.sum())
+
+    @property
+    def relation_edges(self) -> Longs:
+        """How many edges each relation has. [relations]"""
+        return self.view_entries[::2]
 
     @cached_property
     def view_entries(self) -> Longs:

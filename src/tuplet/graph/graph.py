@@ -19,10 +19,12 @@ from tuplet.graph.adjacency import (
     NO_VIEWS,
     Adjacency,
     ArraySink,
+    GrowingArrays,
     Ints,
     Longs,
     ViewsWriter,
     refuse_misfits,
+    relation_slices,
     relation_views,
 )
 from tuplet.graph.arrays import Directory, FolderWriter, content_hash, open_directory, write_directory
@@ -39,6 +41,7 @@ from tuplet.graph.attributes import (
     open_attributes,
     stored_attributes,
     table_arrays,
+    tables_of,
     with_labels,
 )
 from tuplet.graph.names import WELL_KNOWN, Prefixes, Strings, Vocabulary
@@ -71,10 +74,10 @@ class KnowledgeGraph:
     split: Splits  # [entries of adjacency] 1 train, 2 valid, 3 test
     weight: Floats | None  # [entries of adjacency] truth of each edge in a weighted graph, as given (float64)
     hash: str  # content hash: same names, edges, splits and weights, same hash
+    counts: dict[str, int]  # edges of each split, loops among them, and if there are dates, dated ones
     notes: dict[str, Any] = field(default_factory=dict)  # provenance, such as the import report; not hashed
     date: Longs | None = None  # [entries of adjacency] seconds since 1970 (UTC), NO_DATE where a fact has none
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
-    counts: dict[str, int] | None = None  # what was counted when it was written: edges of each split and others
     attributes: Attributes = NO_ATTRIBUTES
 
     def __post_init__(self) -> None:
@@ -98,19 +101,17 @@ class KnowledgeGraph:
         attributes: Attributes = NO_ATTRIBUTES,
     ) -> KnowledgeGraph:
         """The graph of distinct edges given by ids; all of them train unless `split` says otherwise."""
-        adjacency, edge = Adjacency.build(
-            np.asarray(heads, dtype=np.int32),
-            np.asarray(relation, dtype=np.int32),
-            np.asarray(tails, dtype=np.int32),
-            len(relations),
-        )
-        codes = np.ones(len(edge), np.uint8) if split is None else np.asarray(split, dtype=np.uint8)[edge]
-        weights = None if weight is None else np.asarray(weight, dtype=np.float64)[edge]
-        dates = None if date is None else np.asarray(date, dtype=np.int64)[edge]
-        payload = (codes, weights, "", notes or {}, dates)
-        graph = KnowledgeGraph(entities, relations, adjacency, *payload, attributes=attributes)
-        arrays, described = stored_attributes(graph.attributes)
-        return replace(graph, hash=content_hash(KIND, graph._arrays() | arrays, described))
+        ends = (np.asarray(ids, dtype=np.int32) for ids in (heads, tails))
+        given = {"split": (split, np.uint8), "weight": (weight, np.float64), "date": (date, np.int64)}
+        columns = {n: np.asarray(column, dtype=dtype) for n, (column, dtype) in given.items() if column is not None}
+        columns.setdefault("split", np.ones(len(heads), np.uint8))
+        sink = GrowingArrays()
+        writer = GraphWriter(sink, entities, relations)
+        for near, far, *own in relation_slices(np.asarray(relation), len(relations), *ends, *columns.values()):
+            writer.relation(near, far, dict(zip(columns, own, strict=True)))
+        meta = writer.finish(notes or {}, tables_of(attributes))
+        graph = graph_of_arrays(sink.arrays(), entities, relations, meta)
+        return graph if attributes is NO_ATTRIBUTES else replace(graph, attributes=attributes)
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> KnowledgeGraph:
@@ -127,10 +128,9 @@ class KnowledgeGraph:
         entities = Vocabulary.from_arrays(arrays, "entity_")
         relations = Vocabulary.from_arrays(arrays, "relation_")
         adjacency = Adjacency.of_directory(directory, len(entities))
-        payload = (arrays["split"], arrays.get("weight"), directory.hash, notes, arrays.get("date"))
-        counts = directory.meta.get("counts")
-        attributes = attributes_of_directory(directory)
-        graph = KnowledgeGraph(entities, relations, adjacency, *payload, counts=counts, attributes=attributes)
+        payload = (arrays["split"], arrays.get("weight"), directory.hash, directory.meta["counts"], notes)
+        date, attributes = arrays.get("date"), attributes_of_directory(directory)
+        graph = KnowledgeGraph(entities, relations, adjacency, *payload, date, attributes=attributes)
         _check(graph)
         return graph
 
@@ -142,7 +142,7 @@ class KnowledgeGraph:
         divided = dict.fromkeys(("row_entity", "row_ptr"), rows)
         divided |= dict.fromkeys(("neighbour", *flat._columns), entries)
         more, described = stored_attributes(flat.attributes)
-        meta = {"notes": self.notes, "counts": flat.split_edges | flat.other_counts, **described}
+        meta = {"notes": self.notes, "counts": flat.counts, **described}
         return write_directory(path, KIND, arrays | more, meta, force, divided=divided, later=is_read_later)
 
     def with_splits(self, split: Splits) -> KnowledgeGraph:
@@ -200,19 +200,15 @@ class KnowledgeGraph:
     def _counts_after(self, states: EdgeStates) -> dict[str, int]:
         """What is counted without reading everything, after an edit."""
         place = self.adjacency.find_many(states.heads, states.relation, states.tails)
-        there, stays, known = place >= 0, states.split > 0, self.counts or {}
-        before, after = (
-            np.bincount(split, minlength=len(SPLITS) + 1)[1:].tolist()
-            for split in (self.split[place[there]], states.split)
-        )
-        counted = zip(self.split_edges.items(), before, after, strict=True)
-        counts = {name: old - gone + come for (name, old), gone, come in counted}
-        if LOOPS in known:
-            loop = states.heads == states.tails
-            counts[LOOPS] = known[LOOPS] + int((loop & stays).sum()) - int((loop & there).sum())
-        if DATED in known and self.date is not None:
+        there, stays, counts = place >= 0, states.split > 0, dict(self.counts)
+        for name, code in SPLIT_CODE.items():
+            before, after = (np.count_nonzero(split == code) for split in (self.split[place[there]], states.split))
+            counts[name] += int(after) - int(before)
+        loop = states.heads == states.tails
+        counts[LOOPS] += int((loop & stays).sum()) - int((loop & there).sum())
+        if self.date is not None:
             gone, come = self.date[place[there]], states.date[stays]
-            counts[DATED] = known[DATED] + int((come != NO_DATE).sum()) - int((gone != NO_DATE).sum())
+            counts[DATED] += int((come != NO_DATE).sum()) - int((gone != NO_DATE).sum())
         return counts
 
     def over(
@@ -267,34 +263,10 @@ class KnowledgeGraph:
     def weighted(self) -> bool:
         return self.weight is not None
 
-    @cached_property
-    def relation_edges(self) -> Longs:
-        """How many edges each relation has. [relations]"""
-        return self.adjacency.view_entries[::2]
-
-    @cached_property
+    @property
     def split_edges(self) -> dict[str, int]:
         """How many edges each split has."""
-        if self.counts is not None:
-            return {name: self.counts[name] for name in SPLITS}
-        _, entries = self.adjacency.flattened()
-        per_split = np.bincount(self.split[entries], minlength=len(SPLITS) + 1)[1:] // 2
-        return {name: int(count) for name, count in zip(SPLITS, per_split, strict=True)}
-
-    @cached_property
-    def other_counts(self) -> dict[str, int]:
-        """How many edges are loops, and if there are dates, how many have one."""
-        wanted = (LOOPS,) if self.date is None else (LOOPS, DATED)
-        known = self.counts or {}
-        if all(name in known for name in wanted):
-            return {name: known[name] for name in wanted}
-        found = dict.fromkeys(wanted, 0)
-        for relation in range(len(self.relations)):
-            heads, tails, entries = self.adjacency.relation(relation)
-            found[LOOPS] += int(np.count_nonzero(heads == tails))
-            if self.date is not None:
-                found[DATED] += int(np.count_nonzero(self.date[entries] != NO_DATE))
-        return found
+        return {name: self.counts[name] for name in SPLITS}
 
     def edges(self, *splits: str) -> tuple[Ints, Ints, Ints]:
         """Heads, relations and tails of the edges of the named splits (of all if none is named)."""
@@ -318,9 +290,9 @@ class KnowledgeGraph:
             "entities": len(self.entities),
             "relations": len(self.relations),
             "edges": dict(self.split_edges),
-            LOOPS: self.other_counts[LOOPS],
+            LOOPS: self.counts[LOOPS],
             "weighted": self.weighted,
-            **{name: count for name, count in self.other_counts.items() if name == DATED},
+            **({} if self.date is None else {DATED: self.counts[DATED]}),
             "labelled_entities": self.entities.labelled,
             "labelled_relations": self.relations.labelled,
             "hash": self.hash,
@@ -386,7 +358,7 @@ class GraphWriter:
         self._sink, self._views = sink, ViewsWriter(sink)
         self.entities, self.relations = entities, relations
         self._counts = np.zeros(len(SPLITS) + 1, np.int64)
-        self._others = {LOOPS: 0}
+        self._others: dict[str, int] = {LOOPS: 0}
 
     def relation(
         self, heads: NDArray[np.integer], tails: NDArray[np.integer], columns: Mapping[str, NDArray[Any]]
@@ -429,10 +401,9 @@ def graph_of_arrays(
 ) -> KnowledgeGraph:
     """The graph that was written into `GrowingArrays`."""
     adjacency = Adjacency(*(arrays[name] for name in LAYOUT))
-    payload = (arrays["split"], arrays.get("weight"), content_hash(KIND, arrays, meta), meta["notes"])
+    payload = (arrays["split"], arrays.get("weight"), content_hash(KIND, arrays, meta), meta["counts"], meta["notes"])
     attributes = open_attributes(arrays, meta.get("attributes", ()))
-    date, counts = arrays.get("date"), meta["counts"]
-    return KnowledgeGraph(entities, relations, adjacency, *payload, date=date, counts=counts, attributes=attributes)
+    return KnowledgeGraph(entities, relations, adjacency, *payload, arrays.get("date"), attributes=attributes)
 
 
 FACT_ROWS = "facts"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.graph.adjacency import Adjacency, are_pointers, are_within, refuse_misfits
+from tuplet.graph.adjacency import are_pointers, are_within, refuse_misfits
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
@@ -407,15 +407,6 @@ def _last_part(text: str, length: int) -> str:
 
 
 _SEARCHED = 1 << 26  # bytes of names that are searched inside; beyond that only their beginnings
-
-
-def relation_counts(facts: Adjacency) -> NDArray[np.int64]:
-    """How many facts each relation has. [relations]
-
-    >>> relation_counts(Adjacency.build(np.array([0, 1]), np.array([1, 1]), np.array([2, 2]), relations=3)[0])
-    array([0, 2, 0])
-    """
-    return facts.view_entries[::2]
 
 
 class Finder:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tuplet.graph.attributes import FACTS, AttributeColumn, Plain, comparable, widest
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.names import Finder, relation_counts
+from tuplet.graph.names import Finder
 from tuplet.lang.ast import Name
 from tuplet.progress import counted
 from tuplet.query.answers import show_entity
@@ -185,16 +185,16 @@ class EntityFacts(Listing[EntityFact]):
 
 def by_facts(source: Source) -> list[int]:
     """The relations, those with most facts first."""
-    stated, name = relation_counts(source.facts), source.graph.relations.name
+    stated, name = source.facts.relation_edges, source.graph.relations.name
     return sorted(range(len(stated)), key=lambda r: (-stated[r], name(r)))
 
 
 def relations(source: Source) -> Listing[RelationRow]:
     """The relations of a source, those with most facts first."""
-    graph, stated = source.graph, relation_counts(source.facts)
+    graph, stated = source.graph, source.facts.relation_edges
     listed = None
     if source.truth is not None and source.truth.tabulated:
-        listed = relation_counts(source.truth.table(()).adjacency) - stated  # to count edges is not to read them
+        listed = source.truth.table(()).adjacency.relation_edges - stated  # to count edges is not to read them
     rows = []
     for r in by_facts(source):
         head, tail = _example(source, r)

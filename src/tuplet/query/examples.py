@@ -8,7 +8,6 @@ import numpy as np
 
 from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.names import relation_counts
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
 from tuplet.lang.parse import parse
 from tuplet.lang.print import to_logic, to_sparql, written
@@ -30,7 +29,7 @@ def examples(source: Source) -> list[dict[str, str]]:
 def starting_queries(source: Source) -> list[str]:
     """One or two of them on a line each."""
     found = [" ".join(example["query"].split()) for example in examples(source)[:2]]
-    often = source.graph.relation_edges
+    often = source.graph.adjacency.relation_edges
     names = [source.graph.relations.name(int(often.argmax()))] if len(often) else []
     return found or [f"?x, ?y : {written(name)}(?x, ?y)" for name in names]
 
@@ -71,7 +70,7 @@ def _from_facts(source: Source) -> list[dict[str, str]]:
 def _two_facts(facts: Adjacency) -> tuple[int, int, int, int] | None:
     """Two facts in a row over relations that are used often: first(_, middle), second(middle, end)."""
     rng = np.random.default_rng(0)
-    often = np.argsort(-relation_counts(facts), kind="stable")[:_TRIED].tolist()
+    often = np.argsort(-facts.relation_edges, kind="stable")[:_TRIED].tolist()
     for first in often:
         for middle in _ends(facts, 2 * first, rng):
             for second in often:

@@ -196,7 +196,7 @@ def read_query(
 
 def _example(graph: KnowledgeGraph) -> str:
     """A query about a fact of the graph, of the relation that has most."""
-    relation = int(graph.relation_edges.argmax()) if len(graph.relation_edges) else -1
+    relation = int(graph.adjacency.relation_edges.argmax()) if len(graph.adjacency.relation_edges) else -1
     head = graph.adjacency.first_entity(2 * relation) if relation >= 0 else -1
     if head < 0:
         return EXAMPLE

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
-from tuplet.graph.names import relation_counts
 from tuplet.query.ranking import Clauses
 from tuplet.query.schema import Origin
 from tuplet.truth.calibration.bounds import BorneOut
@@ -55,14 +54,14 @@ class Source:
         Ends are counted without what was added since the last compaction: nothing is read for it.
         """
         ends = np.diff(self.facts.view_ptr)
-        return np.maximum(0, ends[::2] * ends[1::2] - relation_counts(self.facts))
+        return np.maximum(0, ends[::2] * ends[1::2] - self.facts.relation_edges)
 
     @cached_property
     def base_rates(self) -> list[float]:
         """Of each relation the chance that an open pair is a missing fact; empty where truth is not calibrated."""
         if not self.calibrated or self.origin is None or self.splits is None:
             return []
-        facts, calibration = relation_counts(self.facts), self.origin.calibration or {}
+        facts, calibration = self.facts.relation_edges, self.origin.calibration or {}
         rates = base_rates(self.graph.split_edges, self.splits, facts, self.open_pairs, calibration)
         return [float(rate) for rate in rates]
 

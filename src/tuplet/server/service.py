@@ -14,7 +14,7 @@ from tuplet import settings
 from tuplet.engines.given import explain, judge
 from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.names import Finder, relation_counts
+from tuplet.graph.names import Finder
 from tuplet.lang.ast import Query
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
@@ -301,7 +301,7 @@ class Service(QueryService):
     def _schema(self, store: Store, name: str, names: tuple[str, ...]) -> bytes:
         about = store.info()
         relations, graph = store.graph.relations, store.graph
-        counts = relation_counts(store.source.facts).tolist()
+        counts = store.source.facts.relation_edges.tolist()
         often = sorted(range(len(relations)), key=lambda i: (-counts[i], relations.name(i)))
         return encode(
             {
