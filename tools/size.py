@@ -9,6 +9,7 @@ A logical line is a statement that is no docstring (`ast`); JavaScript has none.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import io
 import subprocess
@@ -74,7 +75,9 @@ def read_tree() -> Iterator[tuple[str, str]]:
 
 def read_revision(revision: str) -> Iterator[tuple[str, str]]:
     """Files of a commit."""
-    packed = subprocess.run(["git", "archive", revision, *FOLDERS], cwd=ROOT, capture_output=True, check=True).stdout
+    packed = subprocess.run(
+        ["git", "archive", f"{revision}^{{commit}}", *FOLDERS], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for member in archive:
             content = archive.extractfile(member) if member.name.endswith((".py", ".js")) else None
@@ -83,12 +86,16 @@ def read_revision(revision: str) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
-    revision = sys.argv[1] if len(sys.argv) > 1 else "HEAD~1"
-    now = measure(read_tree())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revision", nargs="?", help="compare with this one (default: the last commit)")
+    given = parser.parse_args().revision
+    now, revision = measure(read_tree()), given or "HEAD~1"
     try:
         before = measure(read_revision(revision))
-    except subprocess.CalledProcessError:  # a shallow clone has no other commit
-        revision, before = f"{revision} (not here)", now
+    except subprocess.CalledProcessError:
+        if given:
+            sys.exit(f"size.py: this clone has no revision {given!r}")
+        revision, before = f"{revision} (not here)", now  # a shallow clone has no other commit
     columns = ("lines", "logical", "files")
     print(f"{'difference to ' + revision:24}" + "".join(f"{column:>10}{'':9}" for column in columns).rstrip())
     # rooms first, then their sum, then what is in parentheses
