@@ -27,7 +27,7 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
-from tuplet.lang.tokens import conjunction, disjunction, negation
+from tuplet.lang.rewrite import conjunction, disjunction, negation
 
 OPERATORS = ["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "ends", "matches"]
 ODD = ["asthma", "hay fever", "exists", "LIMIT", "a>b", "<a>", "a\\>b", "17", "/m/0x", "a.", ".a", "-", "a:b"]

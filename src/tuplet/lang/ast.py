@@ -238,24 +238,16 @@ def terms(formula: Formula) -> Iterator[Term]:
         if isinstance(atom, Atom):  # most of them
             yield atom.head
             yield atom.tail
-            continue
-        match atom:
-            case Different(left, right) | Same(left, right):
-                yield from (left, right)
-            case Compare(_, left, right):
-                yield from _terms_of(left)
-                yield from _terms_of(right)
-            case Among(item):
-                yield from _terms_of(item)
-            case Has(attribute):
-                yield from _terms_of(attribute)
+        else:
+            yield from _terms_in(atom)
 
 
-def _terms_of(operand: Operand) -> Iterator[Term]:
-    match operand:
-        case Attribute(Atom(_, head, tail)):
-            yield from (head, tail)
-        case Attribute(Constant() | Free() | Exists() as of):
-            yield of
+def _terms_in(part: Condition | Operand | Atom) -> Iterator[Term]:
+    match part:
         case Constant() | Free() | Exists():
-            yield operand
+            yield part
+        case Atom(_, left, right) | Different(left, right) | Same(left, right) | Compare(_, left, right):
+            yield from _terms_in(left)
+            yield from _terms_in(right)
+        case Among(item) | Has(item) | Attribute(item):
+            yield from _terms_in(item)

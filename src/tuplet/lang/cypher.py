@@ -57,8 +57,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.cypher_patterns import SUPPORTED, Parameters, Part, PatternReader, Relationship, in_order, joined
-from tuplet.lang.rewrite import rename
-from tuplet.lang.tokens import FALSE, MAX_DIGITS, TRUE, Token, conjunction, disjunction, is_number, negation
+from tuplet.lang.rewrite import FALSE, TRUE, conjunction, disjunction, negation, rename
+from tuplet.lang.tokens import MAX_DIGITS, Token, is_number
 
 FLIPPED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
@@ -348,7 +348,7 @@ class ConditionReader(PatternReader):
             self.refuse("positions in lists are not supported")
         if isinstance(of, Relationship):
             of.filtered = True
-            return Attribute(Atom(of.variable, of.left, of.right), key)
+            return Attribute(of.fact, key)
         return Attribute(of, key)
 
     def variable(self, name: str, token: Token) -> Exists | Relationship:
@@ -690,18 +690,10 @@ class CypherParser(ConditionReader):
         free = tuple(Free(name) for name in shown.free)
         renamed: dict[Term, Term] = {Exists(variable.name): variable for variable in free}
 
-        def freed(attribute: Attribute) -> Attribute:
-            found = rename(Has(attribute), renamed)
-            assert isinstance(found, Has)
-            return found.attribute
-
-        columns = tuple(
-            replace(column, what=freed(column.what)) if isinstance(column.what, Attribute) else column
-            for column in shown.columns
-        )
+        columns = tuple(replace(column, what=rename(column.what, renamed)) for column in shown.columns)
         if columns == tuple(Column(variable.name, variable) for variable in free):
             columns = ()  # as every query shows its variables
-        keys = tuple(replace(key, by=freed(key.by)) if isinstance(key.by, Attribute) else key for key in order)
+        keys = tuple(replace(key, by=rename(key.by, renamed)) for key in order)
         form: Form = "count" if shown.count else "select"
         return Query(free, rename(body, renamed), limit, offset, columns, keys, form, shown.count, links=True)
 

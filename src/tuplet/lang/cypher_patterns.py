@@ -32,17 +32,15 @@ from tuplet.lang.ast import (
     Different,
     Exists,
     Formula,
-    Has,
     Name,
-    Not,
     Or,
     Same,
     Term,
     Value,
 )
 from tuplet.lang.expressions import ExpressionReader, Syntax
-from tuplet.lang.rewrite import MAX_CLAUSES
-from tuplet.lang.tokens import Lexicon, Token, conjunction, disjunction, negation, whole_number
+from tuplet.lang.rewrite import MAX_CLAUSES, conjunction, disjunction, rename
+from tuplet.lang.tokens import Lexicon, Token, whole_number
 
 
 @dataclass(eq=False)
@@ -63,6 +61,11 @@ class Relationship:
     def variable(self) -> Name:
         """Itself in the place of a relation."""
         return Name(self.name, "variable", self.token.position, len(self.token.text))
+
+    @property
+    def fact(self) -> Atom:
+        """What attributes of it are of, until it is known which fact it is."""
+        return Atom(self.variable, self.left, self.right)
 
     @property
     def open(self) -> bool:
@@ -124,14 +127,14 @@ def joined(patterns: list[list[Part]]) -> Formula:
         raise BudgetExceeded(
             f"query too large: {number:,} ways to choose directions and types, at most {MAX_CLAUSES}", limit="clauses"
         )
-    moved = any(relationship.filtered for relationship in relationships)
     formulas = []
     for way in product(*chosen.values()):
         choice = dict(zip(chosen, way, strict=True))
+        facts_of = {r.fact: choice[r.name] for r in relationships if r.filtered}
         said: list[Formula] = []
         for part in (part for parts in patterns for part in parts):
             if not isinstance(part, Relationship):
-                said.append(placed(part, choice) if moved else part)
+                said.append(rename(part, facts_of) if facts_of else part)
                 continue
             said += part.stated(choice[part.name]) if part.name in choice else [disjunction([*facts[part.name]])]
             said += part.typed()
@@ -219,31 +222,6 @@ def apart(pairs: list[tuple[Atom, Atom]]) -> Formula:
                 limit="clauses",
             )
     return disjunction([conjunction([*case.said]) for case in cases])
-
-
-def placed(formula: Formula, facts: Mapping[str, Atom]) -> Formula:
-    """The formula with the properties of these relationships as properties of the chosen facts."""
-
-    def side(operand: Any) -> Any:
-        if isinstance(operand, Attribute) and isinstance(operand.of, Atom):
-            return replace(operand, of=facts.get(operand.of.relation.text, operand.of))
-        return operand
-
-    match formula:
-        case Not(body):
-            return negation(placed(body, facts))
-        case And(parts):
-            return conjunction([placed(part, facts) for part in parts])
-        case Or(parts):
-            return disjunction([placed(part, facts) for part in parts])
-        case Compare(_, left, right):
-            return replace(formula, left=side(left), right=side(right))
-        case Among(Attribute() as item):
-            return replace(formula, item=side(item))
-        case Has(attribute):
-            return replace(formula, attribute=side(attribute))
-        case _:
-            return formula
 
 
 Parameters: TypeAlias = Mapping[str, Any]

@@ -31,21 +31,8 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
-from tuplet.lang.rewrite import rename
-from tuplet.lang.tokens import (
-    DATATYPES,
-    UNQUOTED,
-    XSD,
-    Reader,
-    Token,
-    conjunction,
-    disjunction,
-    is_number,
-    negation,
-    plain,
-    tokenize,
-    typed,
-)
+from tuplet.lang.rewrite import conjunction, disjunction, negation, rename
+from tuplet.lang.tokens import DATATYPES, UNQUOTED, XSD, Reader, Token, is_number, plain, tokenize, typed
 
 MAX_SPLITS = 64  # of `a<b` without a space
 

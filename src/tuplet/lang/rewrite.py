@@ -9,10 +9,10 @@ is the business of `QueryGraph.components`, after names have become numbers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from tuplet.errors import BudgetExceeded, UnsafeQuery
 from tuplet.lang.ast import (
@@ -28,9 +28,7 @@ from tuplet.lang.ast import (
     Formula,
     Free,
     Has,
-    Name,
     Not,
-    Operand,
     Or,
     Query,
     Same,
@@ -40,6 +38,7 @@ from tuplet.lang.ast import (
 )
 
 Literal: TypeAlias = Atom | Not | Condition
+T = TypeVar("T")
 _JOINED, _SIDES = (And, Or), (Different, Same)
 
 MAX_CLAUSES = 64
@@ -54,6 +53,72 @@ class Clause:
 
     free: tuple[Free, ...]
     literals: tuple[Literal, ...]
+
+
+# --- formulas ----------------------------------------------------------------------------------------------------
+
+TRUE, FALSE = And(()), Or(())  # what always holds and what never does; told by identity
+
+
+def conjunction(parts: Iterable[Formula]) -> Formula:
+    """`parts` joined by and, with nested conjunctions made one level; a single part stays itself."""
+    return _join(And, parts, TRUE, FALSE)
+
+
+def disjunction(parts: Iterable[Formula]) -> Formula:
+    """`parts` joined by or, with nested disjunctions made one level; a single part stays itself."""
+    return _join(Or, parts, FALSE, TRUE)
+
+
+def negation(body: Formula) -> Formula:
+    """Not `body`; two negations cancel, and a condition becomes its opposite."""
+    if body is TRUE or body is FALSE:
+        return FALSE if body is TRUE else TRUE
+    match body:
+        case Not(inner):
+            return inner
+        case Different(left, right):
+            return Same(left, right)
+        case Same(left, right):
+            return Different(left, right)
+        case Compare() | Among() | Has():  # where a value is missing, both are false
+            return replace(body, negated=not body.negated)
+        case _:
+            return Not(body)
+
+
+def _join(kind: type[And | Or], parts: Iterable[Formula], neutral: Formula, absorbing: Formula) -> Formula:
+    flat: list[Formula] = []
+    for part in parts:
+        if part is absorbing:
+            return absorbing
+        if isinstance(part, kind):
+            flat.extend(part.parts)
+        else:
+            flat.append(part)
+    if len(flat) == 1:
+        return flat[0]
+    return kind(tuple(flat)) if flat else neutral
+
+
+def rename(part: T, renamed: Mapping[Any, Any]) -> T:
+    """A formula, or a part of one, with some terms (and facts that have attributes) replaced by others."""
+    new: Any = part
+    match part:
+        case Atom(relation, head, tail):
+            if relation.kind == "variable" and isinstance(known := renamed.get(Exists(relation.text)), Free | Exists):
+                relation = replace(relation, text=known.name)
+            new = Atom(relation, renamed.get(head, head), renamed.get(tail, tail))
+        case And(parts) | Or(parts):
+            new = type(part)(tuple([rename(each, renamed) for each in parts]))
+        case Constant() | Free() | Exists():
+            new = renamed.get(part, part)
+        case Attribute(of) if of in renamed:
+            new = replace(part, of=renamed[of])
+        case Not() | Different() | Same() | Compare() | Among() | Has() | Attribute():
+            new = type(part)(*[rename(getattr(part, name), renamed) for name in part.__match_args__])
+    made: T = new
+    return made
 
 
 # --- the rules ---------------------------------------------------------------------------------------------------
@@ -232,27 +297,10 @@ def _push(formula: Formula, negative: bool) -> Formula:
         case Not(body):
             return _push(body, not negative)
         case And(parts) | Or(parts):
-            kind = Or if isinstance(formula, Or) != negative else And
-            flat: list[Formula] = []
-            for part in parts:
-                pushed = _push(part, negative)
-                flat.extend(pushed.parts if isinstance(pushed, kind) else (pushed,))
-            return kind(tuple(flat))
-        case Atom():
-            return Not(formula) if negative else formula
+            join = disjunction if isinstance(formula, Or) != negative else conjunction
+            return join([_push(part, negative) for part in parts])
         case _:
-            return opposite(formula) if negative else formula
-
-
-def opposite(condition: Condition) -> Condition:
-    """The negation of a condition; where a value is missing, both are false."""
-    match condition:
-        case Different(left, right):
-            return Same(left, right)
-        case Same(left, right):
-            return Different(left, right)
-        case Compare() | Among() | Has():
-            return replace(condition, negated=not condition.negated)
+            return negation(formula) if negative else formula
 
 
 def _distribute(formula: Formula) -> list[tuple[Formula, ...]]:
@@ -312,56 +360,10 @@ def _fresh(name: str, taken: set[str]) -> str:
     return f"{name}_{count}"
 
 
-def rename(formula: Formula, renamed: Mapping[Term, Term]) -> Formula:
-    """The formula with some terms replaced by others."""
-    match formula:
-        case Atom(relation, head, tail):
-            return Atom(_relation(relation, renamed), renamed.get(head, head), renamed.get(tail, tail))
-        case Different(left, right) | Same(left, right):
-            return type(formula)(renamed.get(left, left), renamed.get(right, right))
-        case Compare(operator, one, other, negated):
-            return Compare(operator, _operand(one, renamed), _operand(other, renamed), negated)
-        case Among(item, choices, negated):
-            if isinstance(item, Attribute):
-                return Among(_attribute(item, renamed), choices, negated)
-            return Among(renamed.get(item, item), choices, negated)
-        case Has(attribute, negated, value):
-            return Has(_attribute(attribute, renamed), negated, value)
-        case Not(body):
-            return Not(rename(body, renamed))
-        case And(parts) | Or(parts):
-            return type(formula)(tuple(rename(part, renamed) for part in parts))
-
-
-def _relation(relation: Name, renamed: Mapping[Term, Term]) -> Name:
-    """The name of a relation; one that is asked for has its variable there."""
-    new = renamed.get(Exists(relation.text)) if relation.kind == "variable" else None
-    return replace(relation, text=new.name) if isinstance(new, Free | Exists) else relation
-
-
-def _operand(operand: Operand, renamed: Mapping[Term, Term]) -> Operand:
-    match operand:
-        case Attribute():
-            return _attribute(operand, renamed)
-        case Constant() | Free() | Exists():
-            return renamed.get(operand, operand)
-        case _:
-            return operand
-
-
-def _attribute(attribute: Attribute, renamed: Mapping[Term, Term]) -> Attribute:
-    of = attribute.of
-    if isinstance(of, Atom):
-        named = Atom(of.relation, renamed.get(of.head, of.head), renamed.get(of.tail, of.tail))
-        return replace(attribute, of=named)
-    return replace(attribute, of=renamed.get(of, of))
-
-
 def _undirected(literal: Literal) -> object:
     """A literal up to the order of the sides of an equality or inequality."""
-    if isinstance(literal, _SIDES):
-        return type(literal), frozenset((literal.left, literal.right))
-    return literal
+    sides = isinstance(literal, _SIDES) and sorted((literal.left, literal.right), key=repr)
+    return (type(literal), *sides) if sides else literal
 
 
 def _identity(literals: tuple[Literal, ...]) -> object:
@@ -378,40 +380,13 @@ def _identity(literals: tuple[Literal, ...]) -> object:
                 around.setdefault(term, []).append(literal)
     colour: dict[Term, int] = dict.fromkeys(around, 0)
 
-    def shown(literal: Literal, this: Term | None = None) -> tuple[str, ...]:
-        def side(term: Term) -> str:
-            return f"{colour[term]} {term == this}" if term in colour else repr(term)
-
-        def operand(item: Operand) -> str:
-            match item:
-                case Attribute(Atom(relation, head, tail), name, variable):
-                    return f"{relation} {side(head)} {side(tail)} {name} {variable}"
-                case Attribute(of, name, variable):
-                    return f"{side(of)} {name} {variable}"  # type: ignore[arg-type]
-                case Constant() | Free() | Exists():
-                    return side(item)
-                case _:
-                    return repr(item)
-
-        match literal:
-            case Different(left, right) | Same(left, right):
-                return (type(literal).__name__, *sorted((side(left), side(right))))
-            case Not(Atom(relation, head, tail)):
-                return ("!", repr(relation), side(head), side(tail))
-            case Atom(relation, head, tail):
-                return ("", repr(relation), side(head), side(tail))
-            case Compare(operator, left, right, negated):
-                return (operator, str(negated), operand(left), operand(right))
-            case Among(item, choices, negated):
-                return ("in", str(negated), operand(item), repr(choices))
-            case Has(attribute, negated, value):
-                return ("has", str(negated), operand(attribute), repr(value))
-            case _:
-                raise ValueError("this rule takes a query in disjunctive normal form")
+    def shown(literals: Iterable[Literal], this: Term | None = None) -> list[str]:
+        marks = {term: (number, term == this) for term, number in colour.items()}
+        return sorted(repr(_undirected(rename(literal, marks))) for literal in literals)
 
     for _ in range(ROUNDS):
         before = len(set(colour.values()))
-        seen = {v: repr((colour[v], sorted(shown(literal, v) for literal in around[v]))) for v in around}
+        seen = {v: repr((colour[v], shown(around[v], v))) for v in around}
         rank = {signature: i for i, signature in enumerate(sorted(set(seen.values())))}
         colour = {v: rank[seen[v]] for v in around}
         if len(rank) == len(around):
@@ -421,7 +396,7 @@ def _identity(literals: tuple[Literal, ...]) -> object:
             colour[next(v for v in sorted(around, key=lambda v: colour[v]) if tied[colour[v]] > 1)] = -1
     if len(set(colour.values())) < len(colour):  # too symmetric: the order of appearance tells the rest apart
         colour = {v: i for i, v in enumerate(sorted(around, key=lambda v: colour[v]))}
-    return frozenset(shown(literal) for literal in literals)
+    return frozenset(shown(literals))
 
 
 def show(rule: Rule, text: str) -> str:

@@ -24,7 +24,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.expressions import Side, SideReader, Syntax
-from tuplet.lang.tokens import Token, disjunction, negation
+from tuplet.lang.rewrite import disjunction, negation
+from tuplet.lang.tokens import Token
 
 SYNTAX = Syntax(("||",), ("&&",), ("!",), {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="})
 TEXT_FUNCTIONS: dict[str, Operator] = {"CONTAINS": "contains", "STRSTARTS": "starts", "STRENDS": "ends"}

@@ -15,27 +15,13 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple, NoReturn
 from urllib.parse import urljoin
 
 from tuplet.errors import BudgetExceeded, ParseError, Unsupported, hint
-from tuplet.lang.ast import (
-    Among,
-    And,
-    Compare,
-    Different,
-    Formula,
-    Has,
-    Name,
-    Not,
-    Or,
-    Plain,
-    Same,
-    Value,
-)
-from tuplet.lang.rewrite import opposite
+from tuplet.lang.ast import Name, Plain, Value
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
@@ -239,46 +225,6 @@ def more_tokens_than(text: str, most: int) -> bool:
 def _words(text: str, start: int, lexicon: Lexicon = WORDS) -> Iterator[re.Match[str]]:
     first = lexicon.before.match(text, start)
     return lexicon.word.finditer(text, first.end() if first else start)
-
-
-TRUE, FALSE = And(()), Or(())  # what always holds and what never does; told by identity
-
-
-def conjunction(parts: Iterable[Formula]) -> Formula:
-    """`parts` joined by and, with nested conjunctions made one level; a single part stays itself."""
-    return _join(And, parts, TRUE, FALSE)
-
-
-def disjunction(parts: Iterable[Formula]) -> Formula:
-    """`parts` joined by or, with nested disjunctions made one level; a single part stays itself."""
-    return _join(Or, parts, FALSE, TRUE)
-
-
-def negation(body: Formula) -> Formula:
-    """Not `body`; two negations cancel, and a condition becomes its opposite."""
-    if body is TRUE or body is FALSE:
-        return FALSE if body is TRUE else TRUE
-    match body:
-        case Not(inner):
-            return inner
-        case Different() | Same() | Compare() | Among() | Has():
-            return opposite(body)
-        case _:
-            return Not(body)
-
-
-def _join(kind: type[And | Or], parts: Iterable[Formula], neutral: Formula, absorbing: Formula) -> Formula:
-    flat: list[Formula] = []
-    for part in parts:
-        if part is absorbing:
-            return absorbing
-        if isinstance(part, kind):
-            flat.extend(part.parts)
-        else:
-            flat.append(part)
-    if len(flat) == 1:
-        return flat[0]
-    return kind(tuple(flat)) if flat else neutral
 
 
 class Reader:

@@ -510,7 +510,7 @@ def _numbered(clause: Clause) -> dict[Term, Term]:
 
 
 def _renamed(literals: tuple[Literal, ...], names: dict[Term, Term]) -> tuple[Literal, ...]:
-    return tuple(rename(part, names) for part in literals) if names else literals  # type: ignore[misc]
+    return tuple(rename(part, names) for part in literals) if names else literals
 
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"

@@ -348,18 +348,12 @@ def _shown_are_free(
     if not bound:
         return free, parts, columns, order
     renamed: dict[Term, Term] = {variable: Free(variable.name) for variable in bound}
-
-    def attribute(old: Attribute) -> Attribute:
-        new = rename(Has(old), renamed)
-        assert isinstance(new, Has)
-        return new.attribute
-
     more = tuple(sorted((Free(variable.name) for variable in bound), key=lambda variable: variable.name))
     return (
         (*free, *more),
-        tuple(rename(part, renamed) for part in parts),  # type: ignore[misc]
-        tuple(replace(c, what=attribute(c.what)) if isinstance(c.what, Attribute) else c for c in columns),
-        tuple(replace(o, by=attribute(o.by)) if isinstance(o.by, Attribute) else o for o in order),
+        tuple(rename(part, renamed) for part in parts),
+        tuple(replace(c, what=rename(c.what, renamed)) for c in columns),
+        tuple(replace(o, by=rename(o.by, renamed)) for o in order),
     )
 
 
