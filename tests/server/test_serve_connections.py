@@ -16,10 +16,11 @@ from tuplet.server.connections import (
     LAST_TIME,
     LINGER_TIME,
     SEND_TIME,
+    Connection,
     OpenConnections,
 )
-from tuplet.server.control import Control
-from tuplet.server.worker import new_event_loop
+from tuplet.server.control import new_event_loop
+from tuplet.server.metrics import ServerMetrics
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CLOSE = b"connection: close\r\n\r\n"
@@ -45,25 +46,35 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-class Worker:
-    """Connections of a worker, with the parent's end of its channel."""
+class Watched(OpenConnections):
+    """Notes which connections have ended, by their number."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        self.parent = Control(ours)
+        super().__init__(app, ServerMetrics())
+        self.numbers: dict[Connection, int] = {}
         self.closed: list[int] = []
-        self.parent.on("taken", lambda ids: None)
-        self.parent.on("closed", lambda ids: self.closed.extend(ids))
-        self.connections = OpenConnections(app, Control(theirs))
-        self.count = 0
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self.open:
+            self.closed.append(self.numbers[connection])
+        super().forget(connection)
+
+
+class Worker:
+    """Connections of a worker, and their clients."""
+
+    def __init__(self) -> None:
+        self.connections = Watched()
+        self.closed = self.connections.closed
 
     async def connect(self, sent: bytes = b"") -> socket.socket:
         """A client that has sent something."""
         client, served = socket.socketpair()
-        self.count += 1
-        with served:
-            self.parent.tell("connection", served, id=self.count)
-            await self.parent.ask("shed", count=0)  # it has taken it then
+        before = self.connections.open.copy()
+        self.connections.take(served, "")
+        while not (new := self.connections.open - before):
+            await asyncio.sleep(0)
+        self.connections.numbers[new.pop()] = len(self.connections.numbers) + 1
         client.setblocking(False)
         await asyncio.get_running_loop().sock_sendall(client, sent)
         await asyncio.sleep(0.02)
@@ -71,10 +82,7 @@ class Worker:
 
     def pass_time(self, seconds: float) -> None:
         """As if so much time had passed."""
-        now = asyncio.get_running_loop().time()
-        for one in list(self.connections._open.values()):
-            assert one is not None
-            one.look(now + seconds)
+        self.connections.look(asyncio.get_running_loop().time() + seconds)
 
 
 async def received(client: socket.socket) -> bytes:
@@ -118,7 +126,7 @@ async def test_who_sends_nothing_or_half_a_head_is_closed(worker: Worker) -> Non
     assert await received(silent) == b""
     assert (await received(half)).startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     await until(lambda: len(worker.closed) == 2)
-    assert sorted(worker.closed) == [1, 2], "the parent is told"
+    assert sorted(worker.closed) == [1, 2]
     worker.pass_time(IDLE_TIME + 1)
     assert (await received(asked)).startswith(b"HTTP/1.1 200 OK\r\n")
 
@@ -148,10 +156,10 @@ async def test_who_does_not_read_is_cut_off(worker: Worker) -> None:
 async def test_the_longest_idle_make_room_and_the_busy_stay(worker: Worker) -> None:
     busy = await worker.connect(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n")
     idle = [await worker.connect(REQUEST) for _ in range(3)]
-    assert await worker.parent.ask("shed", count=2) == {"closed": 2}
-    assert worker.closed == [2, 3], "before the reply"
-    assert await worker.parent.ask("shed", count=5, address="192.0.2.1") == {"closed": 0}
-    assert await worker.parent.ask("shed", count=5) == {"closed": 1}
+    assert worker.connections.make_room(2) == 2
+    assert worker.closed == [2, 3]
+    assert worker.connections.make_room(5, "192.0.2.1") == 0
+    assert worker.connections.make_room(5) == 1
     assert all([(await received(one)).startswith(b"HTTP/1.1 200") for one in idle])
     assert busy.recv(12) == b"HTTP/1.1 200"
 

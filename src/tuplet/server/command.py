@@ -103,7 +103,7 @@ log = logging.getLogger("tuplet.server")
 def start(settings: ServerSettings, host: str, port: int, workers: int | None, ready: Callable[[int], None]) -> None:
     """Serve until stopped; requests in flight are finished first. `ready` is called once the first worker answers."""
     if sys.platform == "win32":
-        raise BadInput("the server hands connections from process to process as Windows cannot; run it in WSL")
+        raise BadInput("the workers of the server share a socket as Windows cannot; run it in WSL")
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
@@ -111,14 +111,15 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
     settings = _checked(settings.from_anywhere(), host, count)
     with bound(host, port) as listening, tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is imported
-        from tuplet.server.worker import new_event_loop
+        from tuplet.server.control import new_event_loop
+        from tuplet.server.supervisor import supervise
 
         def answering() -> None:
             log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
             ready(listening.getsockname()[1])
 
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_supervise(settings, listening, count, answering))
+            runner.run(supervise(settings, count, listening, answering))
 
 
 def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
@@ -164,16 +165,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-async def _supervise(settings: ServerSettings, listening: socket.socket, count: int, ready: Callable[[], None]) -> None:
-    from tuplet.server.door import OWN_FILES, Door, raise_file_limit
-    from tuplet.server.supervisor import Supervisor
-
-    fits = max(1, raise_file_limit() - OWN_FILES)
-    most = min(fits, settings.limits.max_connections)
-    door = Door(listening, most, min(settings.limits.max_connections_each, max(1, most * 3 // 4)))
-    await Supervisor(settings, count, door, ready).run()
 
 
 def bound(host: str, port: int) -> socket.socket:

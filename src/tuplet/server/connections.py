@@ -1,117 +1,68 @@
-"""The connections of one worker: uvicorn's protocol with patience that ends, and a head that fits.
+"""The connections of one worker: uvicorn's protocol with limits on time, on the size of a head, and on connections.
 
-Nothing is timed per request: once a second all connections are looked at, and those that wait for too long are closed.
+These limits are part of the protocol, since they hold before there is a request that a middleware could see. Nothing is
+timed per request: once a second all connections are looked at, and those that wait for too long are closed.
+
+All workers accept from one listening socket. A worker that has more connections than another one leaves a new one to
+the others for a moment, so that eight that come at once are spread; a worker that is gone or not ready takes none.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
+import mmap
 import socket
-from collections.abc import Callable
+from collections import Counter
+from contextlib import suppress
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tuplet.server.control import Control
+from tuplet.server.metrics import ServerMetrics
 
+BACKLOG = 2048  # connections that wait to be accepted
+LEFT_TIME = 0.25  # seconds for which new connections are left to workers that have fewer
+MOMENT = 0.001  # seconds between two looks whether they have taken one
+ALONE_TIME = 1.0  # seconds without leaving any to others, after they did not take one
+PAUSE = 0.5  # seconds without accepting after an error such as too many open files
 HEAD_TIME = 10.0  # seconds for the head of a request to arrive, from the connection or from its first byte
 IDLE_TIME = 30.0  # seconds between two requests
 LAST_TIME = 1.0  # seconds for a request that was on its way when the server was told to stop
 LINGER_TIME = 2.0  # seconds in which what nobody wants of a request is read and dropped, so that its answer is seen
 SEND_TIME, SEND_LEAST = 30.0, 1 << 16  # a client that reads takes so many bytes in so many seconds
 HEAD_SIZE, HEAD_LINES = 1 << 16, 100  # bytes, and header fields, of the head of a request
+_REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _TOO_LARGE = (431, f"the head of the request has more than {HEAD_SIZE:,} bytes or {HEAD_LINES} fields")
 log = logging.getLogger("tuplet.server")
-
-
-class Exchange(RequestResponseCycle):
-    """One request and its answer, whose head leaves together with the first bytes of its body: one call, one packet."""
-
-    _pending = b""  # the head, until then
-    linger: Callable[[], None]
-    _left: int | None = None  # bytes of the body that are still to come; None where their number was not told
-
-    async def send(self, message: Any) -> None:
-        """Take a message of the application."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if not self.response_started:
-            self.response_started = True
-            self.waiting_for_100_continue = False
-            self._pending = self._head(message["status"], message["headers"])
-            return
-        body, more = message.get("body", b""), message.get("more_body", False)
-        if self.scope["method"] == "HEAD":
-            body = b""
-        elif self._left is not None:
-            self._left -= len(body)
-            if self._left < 0 or (self._left and not more):
-                raise RuntimeError("the body is not as long as was told")
-        elif self.chunked_encoding:
-            body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"" if more else b"0\r\n\r\n")
-        if self._pending:
-            body, self._pending = self._pending + body, b""
-        self.transport.write(body)
-        if not more:
-            self.response_complete = True
-            self.message_event.set()
-            if not self.keep_alive:
-                self.linger() if self.more_body else self.transport.close()
-            self.on_response()
-
-    def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-        closing = (b"connection", b"close")
-        if self.more_body or closing in headers:  # the rest of the request is not waited for
-            self.keep_alive = False
-        headers = [*self.default_headers, *(pair for pair in headers if pair != closing)]
-        if self.scope["method"] != "HEAD" and status not in (204, 304):
-            told = [int(value) for name, value in headers if name == b"content-length"]
-            if told:
-                [self._left] = told
-            else:
-                self.chunked_encoding = True
-                headers.append((b"transfer-encoding", b"chunked"))
-        if not self.keep_alive:
-            headers.append(closing)
-        head = STATUS_LINE[status] + b"".join([b"%b: %b\r\n" % pair for pair in headers]) + b"\r\n"
-        if not head.count(b"\n") == head.count(b"\r") == len(headers) + 2 or b"\0" in head:
-            raise RuntimeError("a header breaks its line")
-        return head
 
 
 class Connection(HttpToolsProtocol):
     """One connection. It is idle before its first request and between two."""
 
-    def __init__(self, number: int, connections: OpenConnections) -> None:
+    def __init__(self, connections: OpenConnections, address: str) -> None:
         super().__init__(connections.config, connections.state, {})
-        self.number, self._all = number, connections
+        self._all, self.address = connections, address
         self.since = self.loop.time()  # when it became idle, or the head of its request began
         self._heading = self._fresh = True  # a head is awaited, the first one
         self._chunk = self._head = 0  # bytes that arrived last; after those, bytes that are no body
         self._refusal = (400, "this is not HTTP")
         self._unsent, self._unsent_since = 0, 0.0
         self._running: RequestResponseCycle | None = None  # of several that were sent at once, not the last
-        self._lingering = False
+        self._unread = self._lingering = False  # the rest of a request is not read; it is dropped
 
     @property
     def busy(self) -> bool:
         """Whether a request is being answered, to the last byte."""
         answering = self.cycle is not None and not self.cycle.response_complete
         return answering or self.transport.get_write_buffer_size() > 0
-
-    @property
-    def address(self) -> str:
-        """Who is at the other end."""
-        return self.client[0] if self.client else ""
 
     # --- what arrives ----------------------------------------------------------------------------------------------
 
@@ -121,7 +72,7 @@ class Connection(HttpToolsProtocol):
             self._running.disconnected = True
             self._running.message_event.set()
         super().connection_lost(exc)
-        self._all.lost(self)
+        self._all.forget(self)
 
     def data_received(self, data: bytes) -> None:
         if self._lingering:
@@ -186,32 +137,10 @@ class Connection(HttpToolsProtocol):
         if self.parser.get_http_version() == "1.1" and not any(name == b"host" for name, _ in self.headers):
             self._refusal = (400, "a request has to say which host it is for")
             raise httptools.HttpParserError
-        address = httptools.parse_url(self.url)
-        path = address.path.decode("ascii")
-        self.scope["method"] = self.parser.get_method().decode("ascii")
-        self.scope["http_version"] = version = self.parser.get_http_version()
-        self.scope["path"] = unquote(path) if "%" in path else path
-        self.scope["raw_path"], self.scope["query_string"] = address.path, address.query or b""
-        before, self.cycle = self.cycle, Exchange(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and self.parser.should_keep_alive() and not self._all.draining,
-            on_response=self.on_response_complete,
-        )  # fmt: skip
-        self.cycle.linger = self._linger
+        super().on_headers_complete()
         self._head = -self._chunk
-        if before is None or before.response_complete:
-            self._start_asgi_task(self.cycle, self.app)
-        else:  # one after another
-            self.flow.pause_reading()
-            self.pipeline.appendleft((self.cycle, self.app))
+        if self._all.draining:
+            self.cycle.keep_alive = False
 
     def refuse(self, status: int, reason: str) -> None:
         """Say what is wrong before there is a request, or in its body, and close."""
@@ -232,9 +161,13 @@ class Connection(HttpToolsProtocol):
     # --- patience --------------------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """As before, but without a timer."""
+        """Go on with the next request, as uvicorn does, but without a timer."""
         self.since = self.loop.time()
         if self.transport.is_closing():
+            return
+        if self._unread:  # the other end sees what was sent before it learns that the rest is not read
+            self._lingering = True
+            self.transport.write_eof()
             return
         self.flow.resume_reading()
         if self.pipeline:
@@ -242,12 +175,19 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
 
-    def _linger(self) -> None:
-        """Send nothing more, but let the other end see what was sent before it learns that the rest is not read."""
-        self._lingering = True
-        self.transport.write_eof()
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            async def send_and_linger(message: Any) -> None:
+                if cycle.more_body and not cycle.response_started:  # the rest of the request is not waited for
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+                    await send(message)
+                    self._unread = cycle.keep_alive = True  # uvicorn would close at once
+                    return
+                await send(message)
+
+            await app(scope, receive, send_and_linger)
+
+        super()._start_asgi_task(cycle, answer)
 
     def shutdown(self) -> None:
         """End after what is in flight; a request may be on its way over a connection that is new."""
@@ -275,10 +215,36 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-class OpenConnections:
-    """All connections of a worker; its parent accepts them, and is told of each that it is taken, and that it ended."""
+class ConnectionCounts:
+    """The number of connections of each worker, in a file that all share; -1 for one that takes none."""
 
-    def __init__(self, app: Any, control: Control) -> None:
+    def __init__(self, path: Path, slot: int = 0) -> None:
+        with path.open("r+b") as file:
+            self._slot, self._counts = slot, memoryview(mmap.mmap(file.fileno(), 0)).cast("i")
+
+    def set(self, count: int, slot: int | None = None) -> None:
+        """Set the number of this worker, or of the one of a slot."""
+        self._counts[self._slot if slot is None else slot] = count
+
+    def is_least(self) -> bool:
+        """Whether no other worker has fewer."""
+        return all(count < 0 or count >= self._counts[self._slot] for count in self._counts)
+
+
+class OpenConnections:
+    """All connections of a worker: at most `most`, and `most_each` from one address.
+
+    Where there are as many, the connections that are idle for longest make room: a client that asks something gets in.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        metrics: ServerMetrics,
+        most: int = 4096,
+        most_each: int = 3072,
+        counts: ConnectionCounts | None = None,
+    ) -> None:
         self.config = uvicorn.Config(
             app, http=Connection, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False,
             server_header=False, proxy_headers=False,
@@ -286,90 +252,158 @@ class OpenConnections:
         self.config.load()
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self.state = ServerState()
-        self._control, self._loop = control, asyncio.get_running_loop()
-        self._taken: list[int] = []
-        self._closed: list[int] = []
-        self._open: dict[int, Connection | None] = {}  # None while it is being made
+        self._loop, self._metrics, self._counts = asyncio.get_running_loop(), metrics, counts
+        self._most, self._most_each = most, most_each
+        self.open: set[Connection] = set()
+        self._count, self._from = 0, Counter[str]()  # those that are being made count, too
         self._tasks: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
+        self._listening: socket.socket | None = None
+        self._alone_until = self._complained = self._left_since = self._left_last = -1e9
         self.draining = False
-        control.on("connection", self.take)
-        control.on("shed", self.shed)
         self._tick()
 
-    def take(self, id: int, connection: socket.socket) -> None:
-        """Serve a connection."""
-        self._open[id] = None
-        self._later(self._taken, id)
-        task = self._loop.create_task(self._serve(id, connection))
+    # --- accepting -------------------------------------------------------------------------------------------------
+
+    def listen(self, listening: socket.socket) -> None:
+        """Take connections from a socket from now on."""
+        self._listening = listening
+        listening.setblocking(False)
+        self._add(0)
+        self._loop.add_reader(listening, self._accept)
+
+    def _accept(self) -> bool:
+        """Take a connection, or leave it to others; returns whether there was one to take."""
+        listening, now = self._listening, self._loop.time()
+        if listening is None or self._leave(now):
+            return False
+        try:
+            connection, address = listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return False
+        except OSError as error:
+            self._complain(error)
+            self._pause(PAUSE)
+            return False
+        self.take(connection, address[0])
+        return True
+
+    def _leave(self, now: float) -> bool:
+        """Whether a connection is left to workers that have fewer: while they take them in time."""
+        if self.draining or self._counts is None or now < self._alone_until or self._counts.is_least():
+            return False
+        if now - self._left_last > 10 * MOMENT:  # another connection than the last time
+            self._left_since = now
+        self._left_last = now
+        if now - self._left_since > LEFT_TIME:
+            self._alone_until = now + ALONE_TIME
+            return False
+        self._pause(MOMENT)
+        return True
+
+    def _pause(self, seconds: float) -> None:
+        assert self._listening is not None
+        self._loop.remove_reader(self._listening)
+        self._loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        if self._listening is not None:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _complain(self, error: OSError) -> None:
+        """Once a minute: an error that lasts must not fill the disk."""
+        now = self._loop.time()
+        if now - self._complained > 60:
+            self._complained = now
+            many = error.errno in (errno.EMFILE, errno.ENFILE)
+            advice = "; raise the limit of open files (LimitNOFILE, ulimit -n)" if many else ""
+            log.warning("cannot accept connections: %s%s", error.strerror, advice)
+
+    def take(self, connection: socket.socket, address: str) -> None:
+        """Serve a connection if there is room for it."""
+        full = self._from[address] >= self._most_each
+        if (full or self._count >= self._most) and not self.make_room(1 + self._most // 50, address if full else None):
+            self._metrics.count("tuplet_connections_refused_total")
+            with suppress(OSError):
+                connection.setblocking(False)
+                connection.send(_REFUSAL)
+            connection.close()
+            return
+        self._add(1, address)
+        task = self._loop.create_task(self._serve(connection, address))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, number: int, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket, address: str) -> None:
         try:
             connection.setblocking(False)
-            _, made = await self._loop.connect_accepted_socket(lambda: Connection(number, self), connection)
+            _, made = await self._loop.connect_accepted_socket(lambda: Connection(self, address), connection)
         except OSError:  # gone already
             connection.close()
-            self._forget(number)
+            self._add(-1, address)
             return
-        if number in self._open:
-            self._open[number] = made
-            if self.draining:
-                made.shutdown()
+        if made.transport.is_closing():
+            self._add(-1, address)
+            return
+        self.open.add(made)
+        if self.draining:
+            made.shutdown()
 
-    def lost(self, connection: Connection) -> None:
+    def forget(self, connection: Connection) -> None:
         """A connection has ended."""
-        self._forget(connection.number)
+        if connection in self.open:
+            self.open.discard(connection)
+            self._add(-1, connection.address)
 
-    def _forget(self, number: int) -> None:
-        if self._open.pop(number, self) is not self:
-            self._later(self._closed, number)
-        if not self._open:
+    def _add(self, change: int, address: str = "") -> None:
+        self._count += change
+        self._from[address] += change
+        if not self._from[address]:
+            del self._from[address]
+        if self._counts is not None and not self.draining:
+            self._counts.set(self._count)
+        if not self._count:
             self._empty.set()
 
-    def _later(self, numbers: list[int], number: int) -> None:
-        """Tell the parent, of all that happens in one turn of the loop at once."""
-        if not self._taken and not self._closed:
-            self._loop.call_soon(self._report)
-        numbers.append(number)
-
-    def _report(self) -> None:
-        for kind, numbers in (("taken", self._taken), ("closed", self._closed)):
-            if numbers and not self._control.closed.done():
-                self._control.tell(kind, ids=numbers.copy())
-            numbers.clear()
-
-    def shed(self, count: int, address: str | None = None) -> dict[str, int]:
+    def make_room(self, count: int, address: str | None = None) -> int:
         """Close so many idle connections, those that are idle for longest, if given of one address."""
-        idle = [one for one in self._open.values() if one is not None and not one.busy]
-        if address is not None:
-            idle = [one for one in idle if one.address == address]
+        idle = [one for one in self.open if not one.busy and address in (None, one.address)]
         chosen = sorted(idle, key=lambda one: one.since)[:count]
         for one in chosen:
-            self._forget(one.number)
+            self.forget(one)
             one.transport.abort()
-        self._report()  # before the reply
-        return {"closed": len(chosen)}
+        return len(chosen)
+
+    # --- time ------------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
-        now = self._loop.time()
-        for one in list(self._open.values()):
-            if one is not None:
-                one.look(now)
+        self._metrics.connections.set(self._count)
+        self.look(self._loop.time())
         self._loop.call_later(1.0, self._tick)
 
+    def look(self, now: float) -> None:
+        """End the connections that wait for too long."""
+        for one in list(self.open):
+            one.look(now)
+
     async def drain(self, patience: float) -> None:
-        """Close what is idle, finish what is not; what takes longer than `patience` is cut off."""
+        """Accept those that wait, close what is idle, finish what is not; cut off what takes longer than `patience`."""
         self.draining = True
-        for one in list(self._open.values()):
-            if one is not None:
-                one.shutdown()
+        for _ in range(BACKLOG):
+            if not self._accept():
+                break
+        if self._listening is not None:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
+        if self._counts is not None:
+            self._counts.set(-1)
+        for one in list(self.open):
+            one.shutdown()
         self._empty.clear()
-        if self._open:
+        if self._count:
             try:
                 await asyncio.wait_for(self._empty.wait(), patience)
             except TimeoutError:
-                log.warning("%d requests were cut off", len(self._open))
-        self._report()
+                log.warning("%d requests were cut off", self._count)

@@ -1,4 +1,7 @@
-"""What systemd is told, where it is asked for: one datagram, no library."""
+"""The parent of the workers: it starts them, replaces those that die, and switches all of them to a new generation.
+
+It owns the listening socket but accepts nothing: the workers do (`connections`).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from typing import Any
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
 from tuplet.server.command import ServerSettings
+from tuplet.server.connections import BACKLOG, ConnectionCounts
 from tuplet.server.control import ChannelError, Control, Generations
-from tuplet.server.door import Desk, Door
 from tuplet.server.metrics import ServerMetrics
 
 VARIABLE = "NOTIFY_SOCKET"
@@ -52,7 +55,7 @@ class WorkerProcess:
 
     process: subprocess.Popen[bytes]
     control: Control
-    desk: Desk
+    slot: int
     began: float
     generations: Generations | None = None  # None until it is ready
     serving: bool = False
@@ -78,17 +81,21 @@ class WorkerProcess:
 
 
 class Supervisor:
-    """A door, some workers, and the generation they all serve."""
+    """Some workers, the socket they accept from, and the generation they all serve."""
 
-    def __init__(self, settings: ServerSettings, count: int, door: Door, ready: Callable[[], None]) -> None:
-        self._settings, self._count, self._door, self._ready = settings, count, door, ready
+    def __init__(
+        self, settings: ServerSettings, count: int, listening: socket.socket, ready: Callable[[], None]
+    ) -> None:
+        self._settings, self._count, self._listening, self._ready = settings, count, listening, ready
+        self._file = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]) / "connections"
+        self._file.write_bytes(bytes(4 * count))
+        self._connections = ConnectionCounts(self._file)
         self._loop = asyncio.get_running_loop()
         self._workers: list[WorkerProcess] = []
         self._turn = asyncio.Lock()  # one switch at a time, and nobody is let in meanwhile
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._generations: Generations | None = None  # that all workers serve
-        self._restarts = 0
         self._metrics = ServerMetrics()
         self._problem = ""  # of the last attempt to take the newest generation
         self._unstartable = ""  # why the first worker did not start
@@ -98,41 +105,36 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled)
         self._loop.add_signal_handler(signal.SIGHUP, lambda: self._task(self._hangup()))
-        slots = [self._task(self._keep()) for _ in range(self._count)]
+        slots = [self._task(self._keep(slot)) for slot in range(self._count)]
         self._task(self._watch())
-        self._task(self._count_connections())
         await self._stop.wait()
         await self._end(slots)
         if self._unstartable:
             raise BadInput(self._unstartable)
 
     def stats(self) -> dict[str, Any]:
-        """What a worker may say of the whole: `workers` wanted, `serving` now, `restarts`, `connections`, `refused`
-        connections, `problem` (why the newest generation is not served, or ""), `stopping`."""
+        """What a worker may say of the whole: `workers` wanted, `serving` now, `problem` (why the newest generation is
+        not served, or ""), `stopping`."""
         return {
             "workers": self._count,
             "serving": sum(worker.serving for worker in self._workers),
-            "restarts": self._restarts,
-            "connections": self._door.open,
-            "refused": self._door.refused,
             "problem": self._problem,
             "stopping": self._stop.is_set(),
         }
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _keep(self, slot: int) -> None:
         """Keep one worker running; after each failure in a row it waits twice as long before it starts another one."""
         failures = 0
         while not self._stop.is_set():
-            worker = self._start()
+            worker = self._start(slot)
             how = await worker.end()
             self._workers.remove(worker)
-            self._door.gone(worker.desk)
+            self._connections.set(-1, slot)
             tell_manager(f"STATUS={self._status()}")
             if self._stop.is_set():
                 return
-            self._restarts += 1
             self._metrics.count("tuplet_worker_deaths_total", worker.reason())
             if self._generations is None and (worker.failure or not self._workers):
                 self._unstartable = worker.failure or f"the server did not start: its worker {how}"
@@ -145,22 +147,25 @@ class Supervisor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), wait)
 
-    def _start(self) -> WorkerProcess:
+    def _start(self, slot: int) -> WorkerProcess:
+        self._connections.set(-1, slot)
         ours, theirs = socket.socketpair()
+        sockets = [theirs.fileno(), self._listening.fileno()]
+        words = map(str, (*sockets, self._file, slot, self._count))
         environment = dict(os.environ) | self._settings.to_environment()
         environment.pop(VARIABLE, None)
         # The worker finds the modules that this process found, and none in the folder it happens to be in.
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tuplet.server.worker", str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "tuplet.server.worker", *words],
                 stdin=subprocess.DEVNULL,
                 env=environment,
-                pass_fds=[theirs.fileno()],
+                pass_fds=sockets,
                 process_group=0,  # Ctrl-C is for the parent, which tells its workers
             )
         control = Control(ours)
-        worker = WorkerProcess(process, control, Desk(control), self._loop.time())
+        worker = WorkerProcess(process, control, slot, self._loop.time())
         control.on("ready", lambda generations: self._admit(worker, generations))
         control.on("failed", lambda reason: setattr(worker, "failure", reason))
         control.on("draining", lambda: self._leave(worker))
@@ -171,7 +176,7 @@ class Supervisor:
 
     def _leave(self, worker: WorkerProcess) -> None:
         worker.serving = False
-        self._door.leave(worker.desk)
+        self._connections.set(-1, worker.slot)
 
     async def _admit(self, worker: WorkerProcess, generations: Generations) -> None:
         """Give connections to a worker, once all serve the generation it has found."""
@@ -185,7 +190,8 @@ class Supervisor:
                         await self._together([*self._serving(), worker])
                     if not worker.control.closed.done():
                         worker.serving = True
-                        self._door.add(worker.desk)
+                        self._listening.listen(BACKLOG)  # not before somebody can answer
+                        worker.control.tell("serve")
                         self._task(self._ping(worker))
                         self._announce()
                     return
@@ -313,15 +319,6 @@ class Supervisor:
     def _stamps(self) -> list[Any]:
         return [_stamp(Path(path) / name) for _, path in self._settings.stores for name in MANIFESTS]
 
-    async def _count_connections(self) -> None:
-        refused = 0
-        while not self._stop.is_set():
-            self._metrics.connections.set(self._door.open)
-            for _ in range(self._door.refused - refused):
-                self._metrics.count("tuplet_connections_refused_total")
-            refused = self._door.refused
-            await asyncio.sleep(1)
-
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def _signalled(self) -> None:
@@ -336,12 +333,12 @@ class Supervisor:
         if self._generations is not None:
             log.info("stopping: what is in flight is finished")
             await asyncio.sleep(self._settings.drain)  # /ready says no meanwhile
-        self._door.shut()
         for worker in self._workers:
             if worker.generations is None:  # still starting: nothing is in flight
                 worker.process.kill()
             with suppress(ChannelError):
                 worker.control.tell("drain")
+        self._listening.close()
         await asyncio.wait(slots, timeout=self._settings.limits.max_time + 10)
         for worker in self._workers:
             worker.process.kill()
@@ -357,6 +354,11 @@ class Supervisor:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("in the supervisor", exc_info=error)
+
+
+async def supervise(settings: ServerSettings, count: int, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Keep `count` workers running until SIGTERM or SIGINT; `ready` is called once the first one answers."""
+    await Supervisor(settings, count, listening, ready).run()
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

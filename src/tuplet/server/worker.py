@@ -1,4 +1,4 @@
-"""The event loop of the server's processes: uvloop where it is installed, which is about twice as quick."""
+"""A worker process of the server: it opens the stores, says so, and serves until it is told otherwise."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from tuplet.errors import TupletError
 from tuplet.server.allocator import give_back, settle
 from tuplet.server.app import Application
 from tuplet.server.command import ServerSettings
-from tuplet.server.connections import OpenConnections
-from tuplet.server.control import Control
+from tuplet.server.connections import ConnectionCounts, OpenConnections
+from tuplet.server.control import Control, new_event_loop
 from tuplet.server.guard import Cors, TrustedProxies
 from tuplet.server.keys import KeyFile
 from tuplet.server.logs import start_logging
@@ -24,25 +27,14 @@ from tuplet.server.service import Service
 from tuplet.server.sparql_results import BaseIri
 from tuplet.store import open_store
 
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop for `asyncio.Runner`."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
-
-
-_PR_SET_PDEATHSIG = 1
+OWN_FILES = 100  # beside connections
 log = logging.getLogger("tuplet.server")
 
 
 def main() -> None:
     """Open the stores, say so, serve until told otherwise."""
-    channel, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    _die_with(parent)
+    channel, listening = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
+    counts, workers = ConnectionCounts(Path(sys.argv[3]), int(sys.argv[4])), int(sys.argv[5])
     settle()
     settings = ServerSettings.from_environment(os.environ)
     start_logging(settings.logs)
@@ -54,7 +46,7 @@ def main() -> None:
             reason = str(error) if isinstance(error, TupletError) else f"{type(error).__name__}: {error}"
             runner.run(_failed(channel, reason))
             sys.exit(1)
-        runner.run(_serve(channel, service, settings))
+        runner.run(_serve(channel, listening, service, settings, counts, workers))
         os._exit(0)  # searches that nobody waits for any more do not keep it
 
 
@@ -76,12 +68,23 @@ async def _failed(channel: socket.socket, reason: str) -> None:
     Control(channel).tell("failed", reason=reason)
 
 
-async def _serve(channel: socket.socket, service: Service, settings: ServerSettings) -> None:
+async def _serve(
+    channel: socket.socket,
+    listening: socket.socket,
+    service: Service,
+    settings: ServerSettings,
+    counts: ConnectionCounts,
+    workers: int,
+) -> None:
     control, loop = Control(channel), asyncio.get_running_loop()
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
     cors, proxies = Cors(settings.cors_origins), TrustedProxies(settings.proxies)
     app = Application(service, keys, settings.logs, cors, proxies)
-    connections = OpenConnections(app, control)
+    limits = settings.limits
+    most = min(max(1, raise_file_limit() - OWN_FILES), limits.max_connections)
+    each = min(limits.max_connections_each, max(1, most * 3 // 4))  # each worker has its share of both
+    shares = max(1, most // workers), max(1, each // workers)
+    connections = OpenConnections(app, service.metrics, *shares, counts)
     told = asyncio.Event()
 
     def drain() -> None:
@@ -92,6 +95,7 @@ async def _serve(channel: socket.socket, service: Service, settings: ServerSetti
 
     control.on("ping", dict)
     control.on("drain", drain)
+    control.on("serve", lambda: connections.listen(listening))
     service.served.attach(control)
     if keys is not None:
         control.on("keys", keys.refresh)
@@ -103,14 +107,16 @@ async def _serve(channel: socket.socket, service: Service, settings: ServerSetti
         await connections.drain(settings.limits.max_time + 5)
 
 
-def _die_with(parent: int) -> None:
-    """End when the parent ends, however it ends. Elsewhere than on Linux the end of the channel does that alone."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
+def raise_file_limit() -> int:
+    """Let this process open as many files as it may; returns how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = 1 << 16 if sys.platform != "darwin" else 10_240  # macOS takes no more than this
+    if soft == resource.RLIM_INFINITY or soft >= hard:
+        return hard
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 if __name__ == "__main__":
