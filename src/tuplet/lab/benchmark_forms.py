@@ -34,8 +34,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.parse import Grounding
+from tuplet.lang.reader import MAX_DIGITS, Reader, Token, is_number
 from tuplet.lang.rewrite import conjunction, disjunction, negation, rename
-from tuplet.lang.tokens import MAX_DIGITS, Reader, Token, is_number
 
 UNION, NEGATION = -1, -2
 

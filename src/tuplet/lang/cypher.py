@@ -57,8 +57,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.cypher_patterns import SUPPORTED, Parameters, Part, PatternReader, Relationship, in_order, joined
+from tuplet.lang.reader import MAX_DIGITS, Token, is_number
 from tuplet.lang.rewrite import FALSE, TRUE, conjunction, disjunction, negation, rename
-from tuplet.lang.tokens import MAX_DIGITS, Token, is_number
 
 FLIPPED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")

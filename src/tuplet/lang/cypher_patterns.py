@@ -38,9 +38,8 @@ from tuplet.lang.ast import (
     Term,
     Value,
 )
-from tuplet.lang.expressions import ExpressionReader, Syntax
+from tuplet.lang.reader import ExpressionReader, Lexicon, Syntax, Token, whole_number
 from tuplet.lang.rewrite import MAX_CLAUSES, conjunction, disjunction, rename
-from tuplet.lang.tokens import Lexicon, Token, whole_number
 
 
 @dataclass(eq=False)

@@ -26,9 +26,8 @@ values and the prologue (PREFIX) are as in `tokens`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import NoReturn, TypeVar
+from collections.abc import Mapping
+from typing import NoReturn
 
 from tuplet.errors import hint
 from tuplet.lang.ast import (
@@ -42,6 +41,7 @@ from tuplet.lang.ast import (
     Free,
     Has,
     Name,
+    NameKind,
     Operator,
     Order,
     Query,
@@ -49,8 +49,7 @@ from tuplet.lang.ast import (
     Value,
     Variable,
 )
-from tuplet.lang.expressions import Side, SideReader, Syntax
-from tuplet.lang.tokens import Token, is_number, tokenize
+from tuplet.lang.reader import Side, SideReader, Syntax, Token, is_number, tokenize
 
 RESERVED = ("exists", "limit", "offset", "order", "show")
 WORDS: tuple[Operator, ...] = ("contains", "starts", "ends", "matches", "language")
@@ -68,8 +67,18 @@ SYNTAX = Syntax(
 _SIGN_FOR = {"and": "&", "or": "|", "not": "!"}
 
 
-class FormulaParser(SideReader):
-    """Reads formulas; variables have to be in scope."""
+def parse_logic(text: str, prefixes: Mapping[str, str] | None = None) -> Query:
+    """Parse logic text.
+
+    >>> query = parse_logic('?x, ?y : exists ?z . treats(?x, ?z) & causes(?z, "asthma") & ?x.phase > 2 & ?y in {a, b}')
+    >>> query.free, len(query.body.parts)
+    ((Free(name='x'), Free(name='y')), 4)
+    """
+    return LogicParser(text, prefixes).query()
+
+
+class LogicParser(SideReader):
+    """Reads one query, from its first token to its last; variables have to be in scope."""
 
     syntax = SYNTAX
 
@@ -78,6 +87,52 @@ class FormulaParser(SideReader):
         self.scope: dict[str, Variable] = {}
         self.taken: set[str] = set()  # names that are used up, also by variables out of scope
         self.used: set[str] = set()
+
+    def query(self) -> Query:
+        self.prologue()
+        form: Form = "ask" if self.accept("ASK") else "count" if self.accept("COUNT") else "select"
+        free, counted = self.head(form)
+        body = self.expression()
+        shown, order, limit, offset = self.modifiers()
+        for variable, token in free.items():
+            if variable.name not in self.used:
+                self.fail(f"{token.text} is asked for, but the formula does not contain it", token)
+        asked = tuple(free)
+        if self.relations:
+            body = self.with_relations(body)
+            shown = shown or tuple(Column(v.name, self.shown(v)) for v in asked)
+            asked = tuple(variable for variable in asked if variable.name not in self.relations)
+        if shown and shown == tuple(Column(variable.name, variable) for variable in asked):
+            shown = ()
+        return Query(asked, body, limit, offset, shown, order, form, counted)
+
+    def head(self, form: Form) -> tuple[dict[Free, Token], str]:
+        free: dict[Free, Token] = {}
+        while form != "ask" or self.token.kind == "variable" or free:  # `ask : a(b, c)` has no variable
+            token = self.token
+            if token.kind != "variable":
+                where = "after ','" if free else "at the start: a query is written ?x, ?y : formula"
+                self.fail(f"expected a variable such as ?x {where}, found {self.found()}")
+            self.advance()
+            if self.token.text == ".":
+                self.fail("only variables are asked for; show attributes at the end: ?x : formula show ?x, ?x.age")
+            variable = Free(token.text[1:])
+            if variable.name in self.scope:
+                self.fail(f"{token.text} is asked for twice", token)
+            free[variable] = token
+            self.scope[variable.name] = variable
+            if not self.accept(","):
+                break
+        counted = self.title() if form == "count" and self.accept("AS") else ""
+        token = self.token
+        if token.kind == "prefixed" and token.text.startswith(":"):
+            if token.text != ":":  # `?x :r(…)`: the colon ends the head
+                self.tokens[self.index :] = [token, *tokenize(self.text, token.position + 1)]
+            self.advance()
+        else:
+            self.unexpected("':' after the variables asked for")
+        self.taken = set(self.scope)
+        return free, counted
 
     # --- formulas --------------------------------------------------------------------------------------------------
 
@@ -108,26 +163,25 @@ class FormulaParser(SideReader):
             self.accept(",")
         if not declared:
             self.fail(f"expected a variable such as ?z after {start.text}, found {self.found()}")
-        self.expect(".", f"after {start.text} {', '.join(token.text for token in declared)}")
-        outer = self.scope
+        self.expect(".", f"after {start.text} {', '.join([token.text for token in declared])}")
+        outer, fresh = self.scope, dict[Token, Exists]()
         self.scope = dict(outer)
-        fresh = [self.fresh(token.text[1:]) for token in declared]
-        for token, variable in zip(declared, fresh, strict=True):
-            self.scope[token.text[1:]] = variable
+        for token in declared:
+            self.scope[token.text[1:]] = fresh[token] = Exists(self.fresh(token.text[1:]))
         formula = self.expression()
         self.scope = outer
-        for token, variable in zip(declared, fresh, strict=True):
+        for token, variable in fresh.items():
             if variable.name not in self.used:
                 self.fail(f"{token.text} is quantified, but the formula does not contain it", token)
         return formula
 
-    def fresh(self, name: str) -> Exists:
+    def fresh(self, name: str) -> str:
         candidate, count = name, 1
         while candidate in self.taken:
             count += 1
             candidate = f"{name}_{count}"
         self.taken.add(candidate)
-        return Exists(candidate)
+        return candidate
 
     # --- atoms and conditions --------------------------------------------------------------------------------------
 
@@ -145,25 +199,21 @@ class FormulaParser(SideReader):
             return Has(attribute, value=value)
         if word == "str" and self.following(3).text == ")":
             return self.comparison(self.side(), start)
-        atom = self.atom(self.relation())
-        return self.comparison(Side(self.attribute(atom)), start) if self.at_dot() else atom
+        atom = self.atom()
+        return self.comparison(Side(self.attribute(atom)), start) if self.token.text == "." else atom
 
-    def relation(self) -> Name:
-        """The relation of an atom and its bracket; a variable may stand for it."""
+    def atom(self) -> Atom:
+        """`relation(head, tail)`; a variable may stand for the relation."""
         token = self.token
         if token.kind == "variable":
             variable = self.variable(token).name
             self.relations.setdefault(variable, token)
-            name: Name | None = Name(variable, "variable", token.position, len(token.text))
+            relation: Name | None = Name(variable, "variable", token.position, len(token.text))
         else:
-            name = self.word_name()
-            if name is None:
-                self.unexpected("an atom such as relation(?x, ?y)")
+            relation = self.named("name")
+        if relation is None:
+            self.unexpected("an atom such as relation(?x, ?y)")
         self.index += 2  # the name and the bracket
-        assert name is not None
-        return name
-
-    def atom(self, relation: Name) -> Atom:
         head = self.term()
         if not self.accept(","):
             self.expect(",", "between the two terms of an atom", self.spaced())
@@ -198,30 +248,27 @@ class FormulaParser(SideReader):
                 term = self.term()
                 self.expect(")", "after the term of str")
                 return Side(term)
-            return Side(self.attribute(self.atom(self.relation())))
+            return Side(self.attribute(self.atom()))
         if token.kind == "variable":
             variable = self.variable(self.advance())
-            return Side(self.attribute(variable)) if self.at_dot() else Side(variable, variable)
+            return Side(self.attribute(variable)) if self.token.text == "." else Side(variable, variable)
         value = self.read_value()
         if value is not None:
-            if value.entity is not None and self.at_dot():
+            if value.entity is not None and self.token.text == ".":
                 return Side(self.attribute(value.entity))
             return value
         name = self.named()
         if name is None:
             self.unexpected(expected)
         self.advance()
-        return Side(self.attribute(Constant(name))) if self.at_dot() else Side(Constant(name), Constant(name))
-
-    def at_dot(self) -> bool:
-        return self.token.text == "." and self.token.kind == "sign"
+        return Side(self.attribute(Constant(name))) if self.token.text == "." else Side(Constant(name), Constant(name))
 
     def attribute(self, of: Term | Atom) -> Attribute:
         """`.age`, or `.age[a]` for the value that is called a."""
-        if not self.at_dot():
+        if self.token.text != ".":
             self.fail(f"expected '.' and an attribute after the fact, found {self.found()}")
         self.advance()
-        name = self.word_name()
+        name = self.named("name")
         if name is None:
             self.unexpected("the name of an attribute after '.'")
         self.advance()
@@ -253,15 +300,11 @@ class FormulaParser(SideReader):
         self.used.add(variable.name)
         return variable
 
-    def word_name(self) -> Name | None:
-        """The name of a relation or an attribute, which is never a value."""
-        name = self.named()
-        return replace(name, kind="name") if name is not None and name.kind == "number" else name
-
-    def named(self) -> Name | None:
+    def named(self, digits: NameKind = "number") -> Name | None:
+        """The name that stands here; digits in the place of a relation or an attribute are a name, too."""
         token = self.tokens[self.index]
-        if token.kind == "word" and not is_number(token.text):
-            return Name(token.text, "name", token.position, len(token.text))
+        if token.kind == "word":
+            return Name(token.text, digits if is_number(token.text) else "name", token.position, len(token.text))
         return self.name(token)
 
     def spaced(self) -> str:
@@ -279,69 +322,6 @@ class FormulaParser(SideReader):
             advice = hint(word, near, repr) if word not in RESERVED else ""
         self.fail(f"expected {expected}, found {self.found()}{advice}")
 
-
-T = TypeVar("T")
-
-
-def parse_logic(text: str, prefixes: Mapping[str, str] | None = None) -> Query:
-    """Parse logic text.
-
-    >>> query = parse_logic('?x, ?y : exists ?z . treats(?x, ?z) & causes(?z, "asthma") & ?x.phase > 2 & ?y in {a, b}')
-    >>> query.free, len(query.body.parts)
-    ((Free(name='x'), Free(name='y')), 4)
-    """
-    return LogicParser(text, prefixes).query()
-
-
-class LogicParser(FormulaParser):
-    """One query, from its first token to its last."""
-
-    def query(self) -> Query:
-        self.prologue()
-        form: Form = "ask" if self.accept("ASK") else "count" if self.accept("COUNT") else "select"
-        free, counted = self.head(form)
-        body = self.expression()
-        shown, order, limit, offset = self.modifiers()
-        for variable, token in free:
-            if variable.name not in self.used:
-                self.fail(f"{token.text} is asked for, but the formula does not contain it", token)
-        asked = tuple(variable for variable, _ in free)
-        if self.relations:
-            body = self.with_relations(body)
-            shown = shown or tuple(Column(v.name, self.shown(v)) for v in asked)
-            asked = tuple(variable for variable in asked if variable.name not in self.relations)
-        if shown and shown == tuple(Column(variable.name, variable) for variable in asked):
-            shown = ()
-        return Query(asked, body, limit, offset, shown, order, form, counted)
-
-    def head(self, form: Form) -> tuple[list[tuple[Free, Token]], str]:
-        free: list[tuple[Free, Token]] = []
-        while form != "ask" or self.token.kind == "variable" or free:  # `ask : a(b, c)` has no variable
-            token = self.token
-            if token.kind != "variable":
-                where = "after ','" if free else "at the start: a query is written ?x, ?y : formula"
-                self.fail(f"expected a variable such as ?x {where}, found {self.found()}")
-            self.advance()
-            if self.at_dot():
-                self.fail("only variables are asked for; show attributes at the end: ?x : formula show ?x, ?x.age")
-            variable = Free(token.text[1:])
-            if variable.name in self.scope:
-                self.fail(f"{token.text} is asked for twice", token)
-            free.append((variable, token))
-            self.scope[variable.name] = variable
-            if not self.accept(","):
-                break
-        counted = self.title() if form == "count" and self.accept("AS") else ""
-        token = self.token
-        if token.kind == "prefixed" and token.text.startswith(":"):
-            if token.text != ":":  # `?x :r(…)`: the colon ends the head
-                self.tokens[self.index :] = [token, *tokenize(self.text, token.position + 1)]
-            self.advance()
-        else:
-            self.unexpected("':' after the variables asked for")
-        self.taken = set(self.scope)
-        return free, counted
-
     # --- after the formula -----------------------------------------------------------------------------------------
 
     def modifiers(self) -> tuple[tuple[Column, ...], tuple[Order, ...], int | None, int]:
@@ -357,22 +337,17 @@ class LogicParser(FormulaParser):
                 numbers[word] = self.number(f"after {word}")
             elif word == "show" and not shown:
                 self.advance()
-                shown = tuple(self.listed(self.column))
+                shown = tuple(self.several(self.column, ","))
             elif word == "order" and not order:
                 self.advance()
                 if not self.accept("BY"):
                     self.unexpected("'by' after order")
-                order = tuple(self.listed(self.key))
+                order = tuple(self.several(self.key, ","))
             else:
                 self.unexpected(
                     "the end of the query" if numbers or shown or order else "'&', '|' or the end of the query"
                 )
         return shown, order, numbers.get("limit"), numbers.get("offset", 0)
-
-    def listed(self, item: Callable[[], T]) -> Iterator[T]:
-        yield item()
-        while self.accept(","):
-            yield item()
 
     def column(self) -> Column:
         """`?x`, `?x.age optional as a`."""

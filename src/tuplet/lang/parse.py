@@ -18,9 +18,9 @@ from tuplet.lang.ast import Query
 from tuplet.lang.cypher import parse_cypher
 from tuplet.lang.cypher_patterns import Parameters
 from tuplet.lang.logic import parse_logic
+from tuplet.lang.reader import Token, is_number, tokenize
 from tuplet.lang.rewrite import check_size
 from tuplet.lang.sparql import SUPPORTED, UNSUPPORTED, parse_sparql
-from tuplet.lang.tokens import Token, is_number, tokenize
 from tuplet.settings import load_class
 
 Grounding: TypeAlias = Mapping[str, str | int]  # of an EFOk-CQA string: its symbols as names or ids
@@ -63,7 +63,29 @@ def parse(
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
-    query = _parse(text, grounding, prefixes, parameters, example)
+    if grounding is not None:
+        query = _benchmark_form("efok", text, grounding)
+    elif _LOGIC.match(text):
+        query = parse_logic(text, prefixes)
+    elif sql := _SQL.match(text):
+        message = f"this is SQL, which is not read here; write for example {example()}"
+        raise ParseError(message, text, sql.start(1), len(sql[1]))
+    elif _SPARQL.match(text):
+        query = _sparql(text, prefixes)
+    elif _CYPHER.match(text):
+        query = parse_cypher(text, parameters)
+    else:
+        tokens = tokenize(text)
+        if _is_prose(tokens):
+            message = f"this is not a query; write for example {example()}"
+            raise ParseError(message, text, tokens[0].position, len(tokens[0].text))
+        match _language(tokens):
+            case "sparql":
+                query = _sparql(text, prefixes)
+            case "efok" | "betae" as form:
+                query = _benchmark_form(form, text)
+            case _:
+                query = parse_logic(text, prefixes)
     if parameters and not _CYPHER.match(text):
         raise BadInput("parameters are for Cypher, where $name stands for a value; this query is no Cypher text")
     check_size(query)
@@ -81,38 +103,6 @@ def language(text: str) -> str:
     if _CYPHER.match(text):
         return "cypher"
     return _language(tokenize(text))
-
-
-def _parse(
-    text: str,
-    grounding: Grounding | None,
-    prefixes: Mapping[str, str] | None,
-    parameters: Parameters | None,
-    example: Callable[[], str],
-) -> Query:
-    if grounding is not None:
-        return _benchmark_form("efok", text, grounding)
-    if _LOGIC.match(text):
-        return parse_logic(text, prefixes)
-    if sql := _SQL.match(text):
-        message = f"this is SQL, which is not read here; write for example {example()}"
-        raise ParseError(message, text, sql.start(1), len(sql[1]))
-    if _SPARQL.match(text):
-        return _sparql(text, prefixes)
-    if _CYPHER.match(text):
-        return parse_cypher(text, parameters)
-    tokens = tokenize(text)
-    if _is_prose(tokens):
-        raise ParseError(
-            f"this is not a query; write for example {example()}", text, tokens[0].position, len(tokens[0].text)
-        )
-    match _language(tokens):
-        case "sparql":
-            return _sparql(text, prefixes)
-        case "efok" | "betae" as form:
-            return _benchmark_form(form, text)
-        case _:
-            return parse_logic(text, prefixes)
 
 
 def _benchmark_form(name: str, text: str, *grounding: Grounding) -> Query:

@@ -41,8 +41,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.logic import RESERVED
+from tuplet.lang.reader import UNQUOTED, is_ambiguous, is_number, quoted, tokenize, write, write_sparql
 from tuplet.lang.rewrite import disjunctive_normal_form, push_negation
-from tuplet.lang.tokens import UNQUOTED, is_ambiguous, is_number, quoted, tokenize, write, write_sparql
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
 _LOCAL = re.compile(r"\w(?:[\w-]|\.+(?=[\w-]))*")

@@ -36,10 +36,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.cypher import TRUTH
+from tuplet.lang.reader import MAX_DIGITS
 from tuplet.lang.rewrite import disjunctive_normal_form, push_negation
-from tuplet.lang.tokens import (
-    MAX_DIGITS,
-)
 
 CYPHER_RESERVED = frozenset(
     """ALL AND ANY AS ASC BY CALL CASE CONTAINS COUNT CREATE DATE DATETIME DELETE DESC DETACH DISTINCT ENDS EXISTS FALSE

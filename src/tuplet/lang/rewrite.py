@@ -197,10 +197,11 @@ def clauses(query: Query) -> tuple[Clause, ...]:
     """
     if _is_clause(query.body):  # most queries: nothing to rewrite
         check_size(query)
+        found = [_parts(query.body)]
     else:
         for rule in RULES[:-1]:
             query = rule(query)
-    found = [_literals(part) for part in _disjuncts(query.body)]
+        found = [_parts(part) for part in _disjuncts(query.body)]
     for literals in found:  # before any is dropped: a contradiction does not make a query safe
         check_safe(Clause(query.free, literals))
     return tuple([Clause(query.free, literals) for literals in _distinct(found)])
@@ -322,7 +323,7 @@ def _is_clause(body: Formula) -> bool:
     return True
 
 
-def _parts(body: Formula) -> tuple[Formula, ...]:
+def _parts(body: Formula) -> tuple[Any, ...]:
     return body.parts if isinstance(body, And) else (body,)
 
 

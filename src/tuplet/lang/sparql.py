@@ -54,10 +54,9 @@ from tuplet.lang.ast import (
     Variable,
     atoms,
 )
-from tuplet.lang.expressions import Side
+from tuplet.lang.reader import Side, Token
 from tuplet.lang.rewrite import conjunction, disjunction, rename
 from tuplet.lang.sparql_filters import FilterParser, InnerGroup, Scope
-from tuplet.lang.tokens import Token
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 

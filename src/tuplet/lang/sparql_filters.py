@@ -23,9 +23,8 @@ from tuplet.lang.ast import (
     Variable,
     terms,
 )
-from tuplet.lang.expressions import Side, SideReader, Syntax
+from tuplet.lang.reader import Side, SideReader, Syntax, Token
 from tuplet.lang.rewrite import disjunction, negation
-from tuplet.lang.tokens import Token
 
 SYNTAX = Syntax(("||",), ("&&",), ("!",), {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="})
 TEXT_FUNCTIONS: dict[str, Operator] = {"CONTAINS": "contains", "STRSTARTS": "starts", "STRENDS": "ends"}

@@ -43,8 +43,8 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.print import written
+from tuplet.lang.reader import MAX_DIGITS, is_number
 from tuplet.lang.rewrite import Clause, Literal, rename
-from tuplet.lang.tokens import MAX_DIGITS, is_number
 from tuplet.query.conditions import (
     COMPARES,
     PAIR,

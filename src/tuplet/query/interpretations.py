@@ -44,8 +44,8 @@ from tuplet.lang.ast import (
     atoms,
     terms,
 )
+from tuplet.lang.reader import whole_number
 from tuplet.lang.rewrite import Clause, Literal, clauses, rename
-from tuplet.lang.tokens import whole_number
 from tuplet.query.bind import attributes_of, find_relation
 from tuplet.query.conditions import compared_values
 

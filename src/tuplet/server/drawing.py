@@ -41,8 +41,8 @@ from tuplet.lang.print import (
     with_short_names,
 )
 from tuplet.lang.print_cypher import to_cypher
+from tuplet.lang.reader import is_number, tokenize
 from tuplet.lang.rewrite import conjunction, rename, to_normal_form
-from tuplet.lang.tokens import is_number, tokenize
 from tuplet.query.bind import resolve
 from tuplet.query.question import Question, read_query
 from tuplet.query.source import Source

@@ -26,7 +26,7 @@ from tuplet.errors import (
     Unsupported,
 )
 from tuplet.lang.ast import Constant, Query, atoms, terms
-from tuplet.lang.tokens import more_tokens_than
+from tuplet.lang.reader import more_tokens_than
 from tuplet.query.limits import Deadline, Limits
 from tuplet.server.keys import KeyRefused
 from tuplet.settings import flag, knob
