@@ -107,7 +107,9 @@ class KnowledgeGraph:
         columns.setdefault("split", np.ones(len(heads), np.uint8))
         sink = GrowingArrays()
         writer = GraphWriter(sink, entities, relations)
-        for near, far, *own in relation_slices(np.asarray(relation), len(relations), *ends, *columns.values()):
+        for near, far, *own in relation_slices(
+            np.asarray(relation, np.int32), len(relations), *ends, *columns.values()
+        ):
             writer.relation(near, far, dict(zip(columns, own, strict=True)))
         meta = writer.finish(notes or {}, tables_of(attributes))
         graph = graph_of_arrays(sink.arrays(), entities, relations, meta)
