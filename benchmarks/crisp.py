@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from tuplet.engines.crisp import Crisp, CrispPlan, collect, plan, run
 from tuplet.engines.exact import Exact
 from tuplet.graph.walks import Walker
-from tuplet.lab.bench.sampling import ground
 from tuplet.lab.bench.shapes import BETAE, JOINT, shape
 from tuplet.query.ranking import QueryGraph
 from tuplet.query.source import Source
 from tuplet.read.read import read
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from random_queries import ground
 
 
 def statement(clauses: tuple[QueryGraph, ...], limit: int, rank: NDArray[np.int32], ordered: bool) -> str:

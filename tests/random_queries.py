@@ -6,14 +6,17 @@ most queries have answers. A few atoms are made up, so that some have none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.walks import Random, Walker
+from tuplet.lab.bench.shapes import AbstractEdge, QueryShape, Role, Symbol, ground_clauses, symbols
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Or, Query, Term
+from tuplet.query.ranking import QueryGraph
 
 
 def random_query(
@@ -174,3 +177,41 @@ class _Maker:
 
     def pick(self, terms: Sequence[Term]) -> Term:
         return terms[int(self.rng.integers(len(terms)))]
+
+
+def ground(shape: QueryShape, walker: Walker, rng: Random, tries: int = 1000) -> tuple[QueryGraph, ...]:
+    """The clauses of a shape with real relations and constants, found by a walk.
+
+    Relations may be walked in either direction. A negated atom takes a relation that its head has, so that it matters.
+    """
+    positive = list(dict.fromkeys(edge for clause in shape.clauses for edge in clause if not edge.negated))
+    negated = [edge for clause in shape.clauses for edge in clause if edge.negated]
+    for _ in range(tries):
+        placed = walker.place([edge.ends for edge in positive], rng)
+        if placed is None:
+            continue
+        views: dict[Symbol, int] = {
+            edge.relation: view for edge, view in zip(positive, _views(walker, positive, placed, rng), strict=True)
+        }
+        for edge in negated:
+            placed.setdefault(edge.head, walker.anyone(rng))
+            placed.setdefault(edge.tail, walker.anyone(rng))
+            # One that joins this pair already would leave nothing.
+            near = np.unique(walker.links(placed[edge.head])[0])
+            near = np.setdiff1d(near, [views[e.relation] for e in positive if e.ends == edge.ends])
+            view = near[rng.integers(len(near))] if len(near) else rng.integers(2 * walker.adjacency.relations)
+            views.setdefault(edge.relation, int(view))
+        found = ground_clauses(shape.clauses, views | {s: placed[s] for s in symbols(shape.clauses, Role.CONSTANT)})
+        # Two constants in one place may make two atoms one: another walk.
+        if all(len(graph.edges) == len(clause) for graph, clause in zip(found, shape.clauses, strict=True)):
+            return found
+    raise BadInput(f"no walk of shape {shape.name} found in {tries} tries")
+
+
+def _views(walker: Walker, edges: Sequence[AbstractEdge], placed: Mapping[Symbol, int], rng: Random) -> list[int]:
+    """A view for each edge, parallel edges getting different ones."""
+    used: dict[tuple[Symbol, Symbol], list[int]] = {}
+    for edge in edges:
+        if edge.ends not in used:
+            used[edge.ends] = rng.permutation(walker.between(placed[edge.head], placed[edge.tail])).tolist()
+    return [used[edge.ends].pop() for edge in edges]

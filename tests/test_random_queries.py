@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tuplet
-from random_queries import random_query
+from random_queries import ground, random_query
 from repeatable import seeds
 from tuplet.engines.crisp import collect, plan
 from tuplet.engines.exact import holds
@@ -17,7 +17,6 @@ from tuplet.errors import BadInput
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.walks import Walker
-from tuplet.lab.bench.sampling import ground
 from tuplet.lab.bench.shapes import BETAE, JOINT, parse_formula, shape
 from tuplet.lang import rewrite
 from tuplet.lang.logic import parse_logic
@@ -134,7 +133,7 @@ def test_graphs_without_walks_are_refused(world: KnowledgeGraph) -> None:
     none = np.empty(0, dtype=np.int64)
     with pytest.raises(BadInput, match="without edges"):
         Walker(Adjacency.build(none, none, none, 1)[0])
-    single = Adjacency.build(np.array([0]), np.array([0]), np.array([1]), 1)[0]
+    single = Walker(Adjacency.build(np.array([0]), np.array([0]), np.array([1]), 1)[0])
     with pytest.raises(BadInput, match="2fpm"):
         ground(shape("2fpm"), single, np.random.default_rng(0))
     (clause,) = ground(shape("1p"), single, np.random.default_rng(0))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from random_queries import ground
 from tuplet.graph.walks import Walker
-from tuplet.lab.bench.sampling import ground
 from tuplet.lab.bench.shapes import JOINT, shape
 from tuplet.truth.table import TruthTable
 

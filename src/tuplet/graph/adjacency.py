@@ -275,19 +275,11 @@ class Adjacency:
 
         The second array carries anything known per edge (split, truth) into the layout: `payload[edge]`.
         """
-        heads, tails = np.asarray(heads), np.asarray(tails)
-        entities = int(max(heads.max(), tails.max())) + 1 if len(heads) else 0
-        sink = GrowingArrays()
-        writer = ViewsWriter(sink)
-        for near, far, number in relation_slices(relation, relations, heads, tails, np.arange(len(heads))):
-            views = relation_views(near, far, entities) if len(near) else NO_VIEWS
-            writer.relation(views, {"edge": number[views.edge]})
-        writer.finish()
-        none = np.zeros(0, np.int32)
-        # what nobody writes where there is no relation
-        made: dict[str, Any] = {"row_entity": none, "neighbour": none, "edge": none.astype(np.int64)}
-        made |= sink.arrays()
-        return Adjacency(*(made[name] for name in LAYOUT)), made["edge"]
+        near, far = np.concatenate([heads, tails]), np.concatenate([tails, heads])
+        view = np.concatenate([2 * np.asarray(relation), 2 * np.asarray(relation) + 1])
+        order = np.lexsort((far, near, view))
+        near, far = (part[order].astype(np.int32) for part in (near, far))
+        return Adjacency._from_sorted(view[order], near, far, relations), order % max(len(heads), 1)
 
     @staticmethod
     def _from_sorted(view: Longs, entity: Ints, neighbour: Ints, relations: int) -> Adjacency:

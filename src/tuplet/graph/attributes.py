@@ -227,7 +227,7 @@ class AttributeColumn:
         name: str, kind: Kind, content: ColumnContent, relation: int = -1, tags: tuple[str, ...] = ()
     ) -> AttributeColumn:
         """The column of what is known already."""
-        return AttributeColumn(name, kind, partial(_same, content), relation, tags)
+        return AttributeColumn(name, kind, lambda: content, relation, tags)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return AttributeColumn.of_content, (self.name, self.kind, self.content, self.relation, self.tags)
@@ -296,10 +296,6 @@ class AttributeColumn:
         """The smallest and the largest value that some key has."""
         rank = self.ranked.rank
         return (self.value(int(rank.min())), self.value(int(rank.max()))) if len(rank) else None
-
-
-def _same(content: ColumnContent) -> ColumnContent:
-    return content
 
 
 def in_order(

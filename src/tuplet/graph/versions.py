@@ -331,10 +331,6 @@ class RowEdit(NamedTuple):
 Derive = Callable[[RowEdit, Columns, Columns], tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]]
 
 
-def _nothing(edit: RowEdit, entry: Columns, row: Columns) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    return {}, {}
-
-
 @dataclass(frozen=True)
 class LayeredRows:
     """Rows with the columns beside them, and the room where newer layers grow."""
@@ -344,12 +340,6 @@ class LayeredRows:
     row: dict[str, NDArray[Any]]  # beside `row_entity`
     space: tuple[Segments, Segments] | None = None  # rows, entries
     fixed: int = 0  # layers that stay as they are: the last ones of `adjacency.newer`
-
-    def _roomy(self) -> LayeredRows:
-        """The same rows in a space that can grow."""
-        if self.space is not None:
-            return self
-        return self._over(())
 
     def _in(self, rows: Segments, entries: Segments, newer: Longs | None, counts: Longs | None) -> LayeredRows:
         r, e = rows.columns, entries.columns
@@ -365,9 +355,10 @@ class LayeredRows:
         Whoever holds an older state keeps the space that it lies in.
         """
         a = self.adjacency
-        if self.space is None or a.newer is None or len(a.newer) == self.fixed:
-            return self
+        assert self.space is not None
         rows, entries = self.space
+        if a.newer is None or len(a.newer) == self.fixed:
+            return self
         live = self._newest_rows(a.newer[0])
         lengths = live["stop"] - live["start"]
         entry_room, row_room = HIDDEN + 4 * int(lengths.sum()), HIDDEN + 8 * len(lengths)
@@ -439,19 +430,19 @@ class LayeredRows:
         tails: Ints,
         listed: NDArray[np.bool_],
         values: Columns,
-        derive: Derive = _nothing,
+        derive: Derive | None = None,
     ) -> LayeredRows:
         """The rows after some edges got other values or, where `listed` is false, went away."""
         if not len(relation):
             return self
-        this = self._roomy()._tidied()
+        this = self._tidied() if self.space is not None else self._over(())
         assert this.space is not None
         counts = this.adjacency.view_entries.copy()
         rows, entries = this.space
         made, waiting, size = [], [], 0
         for edit in this.edits(relation, heads, tails, listed, values):
             counts[edit.view] += len(edit.origin) - len(edit.old_entries)
-            waiting.append((edit, *derive(edit, this.entry, this.row)))
+            waiting.append((edit, *(derive(edit, this.entry, this.row) if derive else ({}, {}))))
             size += len(edit.origin)
             if size > PIECE:
                 made.append(this._put(entries, waiting))
