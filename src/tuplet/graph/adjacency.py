@@ -135,11 +135,9 @@ class GrowingArrays:
         self._pieces: dict[str, list[NDArray[Any]]] = {}
 
     def append(self, name: str, array: NDArray[Any], later: bool = False) -> None:
-        """Let one array grow."""
         self._pieces.setdefault(name, []).append(array)
 
     def section(self, pieces: Mapping[str, NDArray[Any]]) -> None:
-        """Let several arrays grow."""
         for name, array in pieces.items():
             self.append(name, array)
 
@@ -175,7 +173,6 @@ class ViewsWriter:
             self._rows.append(self._rows[-1] + count)
 
     def finish(self) -> None:
-        """Add where the last row ends, and where views begin."""
         self._sink.append("row_ptr", np.array([self._entries], np.int64))
         self._sink.append("view_ptr", np.array(self._rows, np.int64))
 
@@ -259,7 +256,6 @@ class Adjacency:
 
     @property
     def relation_edges(self) -> Longs:
-        """How many edges each relation has. [relations]"""
         return self.view_entries[::2]
 
     @cached_property
@@ -327,7 +323,6 @@ class Adjacency:
         refuse_misfits(row_ptr=are_pointers(self._entry_ptr, len(self.neighbour)))
 
     def check_relation(self, relation: int, entities: int) -> None:
-        """The same for the rows of one relation."""
         for view in (2 * relation, 2 * relation + 1):
             low, high = self.view_ptr.item(view), self.view_ptr.item(view + 1)
             start, stop = self._entry_ptr.item(view), self._entry_ptr.item(view + 1)
@@ -357,7 +352,6 @@ class Adjacency:
 
     @cached_property
     def arrays(self) -> AdjacencyArrays:
-        """What kernels take."""
         newer = np.zeros((0, len(self.view_ptr)), dtype=np.int64) if self.newer is None else self.newer
         views = []
         for array in (self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, newer):
@@ -484,13 +478,13 @@ class Adjacency:
         at = low + int(self.row_entity[low:high].searchsorted(np.int32(entity)))
         return -1 if at == high or self.row_entity.item(at) != entity else at
 
-    def places(self, entities: Ints, view: int) -> Longs:
-        """The rows of several entities under one view, -1 where there is none. [n]"""
-        self.touch((view // 2,))
-        return self.unverified_places(entities, view)
+    def places(self, entities: Ints, view: int, verified: bool = True) -> Longs:
+        """The rows of several entities under one view, -1 where there is none. [n]
 
-    def unverified_places(self, entities: Ints, view: int) -> Longs:
-        """The same, for who copies rows that nobody reads before their relation is verified."""
+        Not `verified` is for who copies rows that nobody reads before their relation is verified.
+        """
+        if verified:
+            self.touch((view // 2,))
         found = np.full(len(entities), -1, dtype=np.int64)
         wanted = np.arange(len(entities))
         layers = [self.view_ptr] if self.newer is None else [*self.newer, self.view_ptr]
@@ -505,7 +499,6 @@ class Adjacency:
         return found
 
     def row(self, entity: int, view: int) -> Ints:
-        """The neighbours of an entity under a view, ascending."""
         start, stop = self.span(entity, view)
         return self.neighbour[start:stop]
 

@@ -27,7 +27,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self, TypeAlias
@@ -151,7 +150,6 @@ class _Growing:
         self._stream.write(bytes(HEADER))
 
     def close(self) -> None:
-        """Let the file go."""
         self._stream.close()
 
     def write(self, array: NDArray[Any]) -> None:
@@ -284,7 +282,6 @@ class Directory:
 
     @property
     def bytes(self) -> int:
-        """Size of all arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
     def touch(self, sections: Collection[int]) -> None:
@@ -300,7 +297,6 @@ class Directory:
             self.later.pop(name, None)
 
     def verify_all(self) -> None:
-        """Verify everything that was not verified yet."""
         self.verify_later(list(self.later))
         if self.sections is not None:
             self.touch(range(len(self.sections)))
@@ -539,7 +535,6 @@ class Segments:
 
     @property
     def appended(self) -> int:
-        """How many elements were appended."""
         return self._end - self.places[-1]
 
     def append(self, piece: Columns) -> int:
@@ -585,17 +580,12 @@ def _remap(column: NDArray[Any], at: int, array: NDArray[Any]) -> bool:
     inside = source % mmap.PAGESIZE
     if target % mmap.PAGESIZE != inside:
         return False
-    found = _mremap()(source - inside, 0, inside + array.nbytes, _FIXED_AND_MOVING, target - inside)
+    # A shared mapping whose old size is said to be 0 is mapped a second time.
+    remap = ctypes.CDLL(None).mremap
+    remap.restype = ctypes.c_void_p
+    remap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    found = remap(source - inside, 0, inside + array.nbytes, _FIXED_AND_MOVING, target - inside)
     return bool(found == target - inside)
-
-
-@cache
-def _mremap() -> Callable[..., int | None]:
-    """The system call that maps the pages of a shared mapping a second time, if told that their old size is 0."""
-    call = ctypes.CDLL(None).mremap
-    call.restype = ctypes.c_void_p
-    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-    return call
 
 
 def _is_file(array: NDArray[Any]) -> bool:
@@ -655,7 +645,6 @@ class RelationSpill:
 
     @property
     def spilled(self) -> bool:
-        """Whether anything went to the disk."""
         return self._file is not None
 
     def append(self, relation: NDArray[np.integer], columns: Columns) -> None:
@@ -687,7 +676,6 @@ class RelationSpill:
         }
 
     def close(self) -> None:
-        """Let everything go."""
         self._waiting, self._blocks = [], []
         if self._file is not None:
             self._file.close()
@@ -712,7 +700,6 @@ class RelationSpill:
             self._write()
 
     def _write(self) -> None:
-        """Bring all blocks to the disk."""
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (closed with the spill)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, CorruptStore
-from tuplet.graph.adjacency import are_pointers, are_within, refuse_misfits
+from tuplet.graph.adjacency import are_pointers, are_within, consecutive, refuse_misfits
 from tuplet.graph.arrays import Directory
 from tuplet.graph.names import Strings, Vocabulary, arrow_bytes
 
@@ -55,7 +55,6 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def kind_of(value: Plain) -> Kind:
-    """What kind of value this is."""
     match value:
         case bool():
             return "boolean"
@@ -124,7 +123,6 @@ def texts_of(encoded: Sequence[bytes]) -> Strings:
 
 
 def ordered_texts(blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Strings:
-    """The same of their bytes."""
     return Strings(blob, offsets, np.arange(len(offsets) - 1, dtype=np.int32))
 
 
@@ -162,8 +160,7 @@ class Ranked:
     def gathered(self, wanted: Ids) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """All values of the keys, as the place of the key in `wanted` and the rank."""
         start, count = self.spans(wanted)
-        place = np.repeat(np.arange(len(start)), count)
-        return place, self.rank[np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)]
+        return np.repeat(np.arange(len(start)), count), self.rank[consecutive(start, count)]
 
     def count(self, low: int, high: int) -> int:
         """How many values have a rank of at least `low` and below `high`."""
@@ -190,7 +187,6 @@ class ColumnContent(NamedTuple):
     languages: NDArray[np.int16] | None = None  # [rows] which of the column's tags a text has; None: no text has one
 
     def take(self, rows: NDArray[np.bool_] | slice) -> ColumnContent:
-        """Some of the rows."""
         own = Ranked(self.ranked.keys[rows], self.ranked.rank[rows])
         return ColumnContent(own, self.values, None if self.languages is None else self.languages[rows])
 
@@ -226,7 +222,6 @@ class AttributeColumn:
     def of_content(
         name: str, kind: Kind, content: ColumnContent, relation: int = -1, tags: tuple[str, ...] = ()
     ) -> AttributeColumn:
-        """The column of what is known already."""
         return AttributeColumn(name, kind, lambda: content, relation, tags)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -234,17 +229,14 @@ class AttributeColumn:
 
     @cached_property
     def content(self) -> ColumnContent:
-        """All that it holds."""
         return self.load()
 
     @property
     def ranked(self) -> Ranked:
-        """The rank of each key's value."""
         return self.content.ranked
 
     @property
     def values(self) -> Values:
-        """The distinct values, ascending."""
         return self.content.values
 
     @property
@@ -257,7 +249,6 @@ class AttributeColumn:
 
     @property
     def distinct(self) -> int:
-        """How many distinct values there are."""
         return len(self.values)
 
     def place(self, value: Plain, after: bool = False) -> int:
@@ -269,7 +260,6 @@ class AttributeColumn:
         return int(np.searchsorted(self.values, comparable(value), "right" if after else "left"))
 
     def value(self, rank: int) -> Plain:
-        """The value of a rank."""
         if isinstance(self.values, Strings):
             return self.values.text(rank)
         return plain(self.kind, self.values[rank].item())
@@ -284,12 +274,10 @@ class AttributeColumn:
         return [(self.value(int(self.ranked.rank[row])), self.tag(row)) for row in range(low, high)]
 
     def tag(self, row: int) -> str:
-        """The language tag of a row."""
         languages = self.content.languages
         return "" if languages is None else self.tags[languages[row]]
 
     def only(self, rows: NDArray[np.bool_]) -> AttributeColumn:
-        """The column of some of the rows."""
         return AttributeColumn.of_content(self.name, self.kind, self.content.take(rows), self.relation, self.tags)
 
     def range(self) -> tuple[Plain, Plain] | None:
@@ -392,7 +380,6 @@ class LabelColumns:
         return [column for column in found if column.kind == "text"]
 
     def strings(self) -> Iterator[Strings]:
-        """All labels."""
         for column in self._columns:
             assert isinstance(column.values, Strings)
             yield column.values
@@ -573,7 +560,6 @@ def _common_values(columns: Sequence[AttributeColumn], kind: Kind) -> tuple[Valu
 
 
 def _taken(values: Values, ids: NDArray[np.int64], kind: Kind) -> Values:
-    """Some of the values."""
     if not isinstance(values, Strings):
         some = values if len(ids) == len(values) else values[ids]
         return some.astype(STORED.get(kind, np.int64), copy=False)
@@ -582,8 +568,7 @@ def _taken(values: Values, ids: NDArray[np.int64], kind: Kind) -> Values:
     lengths = np.diff(values.offsets)[ids]
     offsets = np.zeros(len(ids) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    places = np.repeat(values.offsets[ids] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return ordered_texts(values.blob[places], offsets)
+    return ordered_texts(values.blob[consecutive(values.offsets[ids], lengths)], offsets)
 
 
 def _union(parts: Sequence[Values]) -> tuple[Values, list[NDArray[Any]]]:

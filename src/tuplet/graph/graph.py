@@ -101,15 +101,13 @@ class KnowledgeGraph:
         attributes: Attributes = NO_ATTRIBUTES,
     ) -> KnowledgeGraph:
         """The graph of distinct edges given by ids; all of them train unless `split` says otherwise."""
-        ends = (np.asarray(ids, dtype=np.int32) for ids in (heads, tails))
+        heads, relation, tails = (np.asarray(ids, dtype=np.int32) for ids in (heads, relation, tails))
         given = {"split": (split, np.uint8), "weight": (weight, np.float64), "date": (date, np.int64)}
         columns = {n: np.asarray(column, dtype=dtype) for n, (column, dtype) in given.items() if column is not None}
         columns.setdefault("split", np.ones(len(heads), np.uint8))
         sink = GrowingArrays()
         writer = GraphWriter(sink, entities, relations)
-        for near, far, *own in relation_slices(
-            np.asarray(relation, np.int32), len(relations), *ends, *columns.values()
-        ):
+        for near, far, *own in relation_slices(relation, len(relations), heads, tails, *columns.values()):
             writer.relation(near, far, dict(zip(columns, own, strict=True)))
         meta = writer.finish(notes or {}, tables_of(attributes))
         graph = graph_of_arrays(sink.arrays(), entities, relations, meta)
@@ -234,7 +232,6 @@ class KnowledgeGraph:
 
     @property
     def flat(self) -> KnowledgeGraph:
-        """The same graph without layers."""
         adjacency, entries = self.adjacency.flattened()
         if adjacency is self.adjacency:
             return self
@@ -267,7 +264,6 @@ class KnowledgeGraph:
 
     @property
     def split_edges(self) -> dict[str, int]:
-        """How many edges each split has."""
         return {name: self.counts[name] for name in SPLITS}
 
     def edges(self, *splits: str) -> tuple[Ints, Ints, Ints]:
@@ -375,7 +371,6 @@ class GraphWriter:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many edges each split has so far."""
         return dict(zip(SPLITS, self._counts[1:].tolist(), strict=True))
 
     def finish(self, notes: Mapping[str, Any], attributes: Iterable[Sequence[AttributeColumn]] = ()) -> dict[str, Any]:
@@ -489,7 +484,6 @@ class AttributeWords:
         return found
 
     def of_facts(self, name: str, relation: int) -> list[AttributeColumn]:
-        """The columns of an attribute of the facts of a relation."""
         found = self._graph.attributes.of_facts(name, relation)
         return [self._dates(relation)] if not found and name == DATE_WORD and self._graph.date is not None else found
 
@@ -520,7 +514,6 @@ class AttributeWords:
 
 
 def _column_of_names(word: str, words: Vocabulary) -> AttributeColumn:
-    """The attribute that names are: each entity has its own."""
     ordered = Strings.of(words.strings.texts(words.strings.order))
     content = ColumnContent(Ranked(np.arange(len(words)), words.sort_rank), ordered)
     return AttributeColumn.of_content(word, "text", content)

@@ -79,7 +79,6 @@ class NameTable:
         return found
 
     def names(self) -> pa.Array:
-        """All names in order of their numbers."""
         offsets = self._offsets[: self._count + 1].copy()
         blob = self._blob[: offsets[-1]].copy()
         return pa.LargeStringArray.from_buffers(self._count, pa.py_buffer(offsets), pa.py_buffer(blob))

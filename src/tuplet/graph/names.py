@@ -70,16 +70,13 @@ class Strings:
         return np.ascontiguousarray(self.order).data
 
     def raw(self, i: int) -> bytes:
-        """The bytes of a string."""
         ends = self._ends
         return bytes(self._view[ends[i] : ends[i + 1]])
 
     def text(self, i: int) -> str:
-        """One string."""
         return self.raw(i).decode()
 
     def texts(self, ids: Iterable[int] | NDArray[np.integer]) -> list[str]:
-        """Several strings."""
         view, ends = self._view, self._ends
         chosen = ids.tolist() if isinstance(ids, np.ndarray) else ids
         return [str(view[ends[i] : ends[i + 1]], "utf-8") for i in chosen]
@@ -233,7 +230,6 @@ class Vocabulary:
 
     @property
     def flat(self) -> Vocabulary:
-        """The same names in one piece."""
         if self.more is None:
             return self
         one, two = self.strings, self.more.strings
@@ -312,16 +308,13 @@ class Vocabulary:
 
     @property
     def labelled(self) -> int:
-        """How many names have a label."""
         return len(self.labels.order)
 
     def name(self, i: int) -> str:
-        """The name of an id."""
         first = len(self.strings)
         return self.strings.text(i) if i < first or self.more is None else self.more.name(i - first)
 
     def names(self, ids: Iterable[int] | NDArray[np.integer]) -> list[str]:
-        """The names of several ids."""
         if self.more is None:
             return self.strings.texts(ids)
         return [self.name(int(i)) for i in ids]
@@ -338,11 +331,9 @@ class Vocabulary:
         return found
 
     def label(self, i: int) -> str:
-        """The label of an id, "" if it has none."""
         return self.labels.text(i) if i < len(self.labels) else ""
 
     def labels_of(self, ids: Sequence[int]) -> list[str]:
-        """The labels of several ids."""
         if not len(self.labels):
             return [""] * len(ids)
         if self.more is None and len(self.labels) == len(self.strings):

@@ -65,7 +65,6 @@ class EdgeStates(NamedTuple):
 
     @staticmethod
     def none() -> EdgeStates:
-        """No edge at all."""
         return EdgeStates(*(np.zeros(0, dtype=dtype) for dtype in _TYPES.values()))
 
     @staticmethod
@@ -90,7 +89,6 @@ class EdgeStates(NamedTuple):
 
     @property
     def edges(self) -> int:
-        """How many edges there are."""
         return len(self.relation)
 
     @property
@@ -99,7 +97,6 @@ class EdgeStates(NamedTuple):
         return pair_key(self.heads, self.tails)
 
     def take(self, places: NDArray[Any]) -> EdgeStates:
-        """Some of them, in that order."""
         return EdgeStates(*(column[places] for column in self))
 
     def then(self, later: EdgeStates) -> EdgeStates:
@@ -134,7 +131,6 @@ class EdgeStates(NamedTuple):
         return self.take(~same)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The columns by name."""
         return self._asdict()
 
 
@@ -168,7 +164,6 @@ class StoredValue(NamedTuple):
 
     @staticmethod
     def of(value: Plain, tag: str = "") -> StoredValue:
-        """A plain value."""
         return StoredValue(kind_of(value), comparable(value), tag)
 
     @property
@@ -190,11 +185,9 @@ class AttributeStates:
         return len(self.values)
 
     def then(self, later: AttributeStates) -> AttributeStates:
-        """These states and later ones."""
         return AttributeStates({**self.values, **later.values}) if later.values else self
 
     def differing(self, other: AttributeStates) -> AttributeStates:
-        """Those that `other` does not have, or has otherwise."""
         theirs = other.values
         return AttributeStates({key: mine for key, mine in self.values.items() if theirs.get(key) != mine})
 
@@ -209,7 +202,6 @@ class AttributeStates:
 
     @staticmethod
     def of_array(data: NDArray[np.uint8]) -> AttributeStates:
-        """The inverse of `array`."""
         rows = json.loads(data.tobytes())
         return AttributeStates({Subject(*row[:3]): tuple(StoredValue(*value) for value in row[3]) for row in rows})
 
@@ -287,7 +279,6 @@ def _edited(
 
 
 def values_now(attributes: Attributes, subject: Subject) -> tuple[StoredValue, ...]:
-    """The values of a subject."""
     return tuple(
         StoredValue(column.kind, comparable(value), tag)
         for column in attributes.of_facts(subject.name, subject.relation)
@@ -323,7 +314,6 @@ class RowEdit(NamedTuple):
 
     @property
     def row(self) -> Longs:
-        """The row of each entry. [entries]"""
         return np.repeat(np.arange(len(self.lengths), dtype=np.int64), self.lengths)
 
 
@@ -399,7 +389,7 @@ class LayeredRows:
     def _edit(self, view: int, near: Ints, far: Ints, listed: NDArray[np.bool_], values: Columns) -> RowEdit:
         a = self.adjacency
         entities, row_of = np.unique(near, return_inverse=True)
-        rows = a.unverified_places(entities, view)
+        rows = a.places(entities, view, verified=False)
         starts, stops = (np.where(rows >= 0, a.row_ptr[rows + end], 0) for end in (0, 1))
         old_lengths = stops - starts
         if len(rows) and (old_lengths.min() < 0 or starts.min() < 0 or stops.max() > len(a.neighbour)):

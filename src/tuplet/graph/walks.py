@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.adjacency import Adjacency, consecutive
 
 Random = np.random.Generator
 Node = TypeVar("Node", bound=str)
@@ -60,10 +60,8 @@ class Walker:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
         rows = self._row[self._ptr[at] : self._ptr[at + 1]]
         starts, stops = self.adjacency.row_ptr[rows], self.adjacency.row_ptr[rows + 1]
-        lengths = stops - starts
-        ends = np.cumsum(lengths)
-        entries = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
-        return np.repeat(self._view[rows], lengths), self.adjacency.neighbour[entries]
+        entries = consecutive(starts, stops - starts)
+        return np.repeat(self._view[rows], stops - starts), self.adjacency.neighbour[entries]
 
     def near(self, entity: int, times: int = 1) -> NDArray[np.int32]:
         """The neighbours of an entity that so many edges lead to, in order."""
@@ -136,7 +134,6 @@ def _around(pairs: Sequence[tuple[Node, Node]]) -> dict[Node, dict[Node, int]]:
 
 
 def _common(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int32]:
-    """What two ascending arrays have in common, ascending."""
     few, many = (one, other) if len(one) <= len(other) else (other, one)
     at = np.minimum(np.searchsorted(many, few), max(len(many) - 1, 0))
     return few[many[at] == few] if len(few) else few

@@ -160,14 +160,10 @@ class _Efok(Reader):
 def _fold(formulas: list[Formula], signs: list[str], from_left: bool) -> Formula:
     """Join operands one by one, without precedence."""
     join = {"&": conjunction, "|": disjunction}
-    if from_left:
-        result = formulas[0]
-        for sign, formula in zip(signs, formulas[1:], strict=True):
-            result = join[sign]([result, formula])
-        return result
-    result = formulas[-1]
-    for sign, formula in zip(reversed(signs), reversed(formulas[:-1]), strict=True):
-        result = join[sign]([formula, result])
+    order = 1 if from_left else -1
+    result, *others = formulas[::order]
+    for sign, formula in zip(signs[::order], others, strict=True):
+        result = join[sign]([result, formula][::order])
     return result
 
 

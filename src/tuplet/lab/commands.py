@@ -32,7 +32,6 @@ WORKERS = rows(arg("--workers N", "processes (default: one per processor)", type
 
 
 def add_bench_flags(command: CommandParser) -> None:
-    """Its actions, each with its flags."""
     from tuplet.query.limits import Limits
 
     actions = command.add_actions()
@@ -145,7 +144,6 @@ def run_train(arguments: argparse.Namespace) -> Any:
 
 
 def run_guarantee(arguments: argparse.Namespace) -> dict[str, Any]:
-    """`tuplet guarantee`."""
     from tuplet.lab.bench.guarantee import guarantee, summary
 
     with Progress(quiet=arguments.quiet) as progress:
@@ -314,7 +312,6 @@ def bench_reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 
 def bench_types(arguments: argparse.Namespace) -> str:
-    """`tuplet bench types`: the enumerated types as CSV."""
     from tuplet.lab.bench.query_types import types
 
     out = io.StringIO()

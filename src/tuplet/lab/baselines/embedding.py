@@ -176,11 +176,9 @@ class QueryModel(nn.Module, ABC):
         raise BadInput(f"{type(self).__name__} learns its own tables; it takes no link predictor")
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of its numbers, for a model folder."""
         return dict(self.state_dict())
 
     def about(self) -> dict[str, Any]:
-        """What is needed to make it again."""
         sizes = {"entities": self.entity_count, "relations": self.relation_count, "rank": self.settings.dim, "norm": 0}
         return {"kind": self.kind, **sizes, "settings": asdict(self.settings)}
 

@@ -85,7 +85,6 @@ class BaselinePlan(Plan):
     lines: tuple[str, ...]
 
     def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
-        """The lines."""
         return "\n".join(self.lines)
 
 
@@ -169,8 +168,6 @@ class SymbolicEngine(BaselineEngine):
 
 
 class FitEngine(SymbolicEngine):
-    """FIT."""
-
     name = "fit"
     summary = "FIT: max-marginals of each variable on the truth table"
     options = FitOptions
@@ -181,8 +178,6 @@ class FitEngine(SymbolicEngine):
 
 
 class QtoEngine(SymbolicEngine):
-    """QTO."""
-
     name = "qto"
     summary = "QTO: exact max-product on trees, negation made stricter"
     options = QtoOptions
@@ -195,8 +190,6 @@ class QtoEngine(SymbolicEngine):
 
 
 class CqdEngine(SymbolicEngine):
-    """CQD."""
-
     name = "cqd"
     summary = "CQD: beam search or gradient over the scores of a link predictor"
     options = CqdOptions
@@ -237,16 +230,12 @@ UNSEEN = "inequalities and atoms r(x, x) are not seen by the model"
 
 
 class LmpnnEngine(TrainedEngine):
-    """LMPNN."""
-
     name = "lmpnn"
     summary = "LMPNN: logical message passing over a link predictor's embeddings"
     steps = ("messages along all edges in both directions, as many layers as variables, on a frozen ComplEx", UNSEEN)
 
 
 class BetaEEngine(TrainedEngine):
-    """BetaE."""
-
     name = "betae"
     summary = "BetaE: queries as Beta distributions"
     steps = (
@@ -257,8 +246,6 @@ class BetaEEngine(TrainedEngine):
 
 
 class LogicEEngine(TrainedEngine):
-    """LogicE."""
-
     name = "logice"
     summary = "LogicE: queries as truth intervals of latent features"
     steps = (
@@ -268,8 +255,6 @@ class LogicEEngine(TrainedEngine):
 
 
 class ConEEngine(TrainedEngine):
-    """ConE."""
-
     name = "cone"
     summary = "ConE: queries as cones"
     steps = (

@@ -305,7 +305,6 @@ class LMPNN(QueryModel):
         self.relation.copy_(predictor.relation / predictor.relation.norm(dim=1).mean() * self.settings.dim**0.5)
 
     def row(self, view: Tensor) -> Tensor:
-        """The vectors of views [n] → [n, width]."""
         return self.relation[(view >> 1) + (view & 1) * self.relation_count]
 
     def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:

@@ -132,7 +132,6 @@ def cycle_of(clause: QueryGraph) -> tuple[int, ...] | None:
 
 
 def _path(near: Mapping[int, Sequence[int]], start: int, end: int) -> tuple[int, ...] | None:
-    """The way between two variables of a forest."""
     ways: list[tuple[int, ...]] = [(start,)]
     for way in ways:
         if way[-1] == end:
@@ -182,7 +181,6 @@ class ScoredAtom:
 
     @property
     def variables(self) -> set[int]:
-        """The variables among its ends."""
         return {end for end in (self.source, self.target) if isinstance(end, int)}
 
 

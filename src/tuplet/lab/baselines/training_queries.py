@@ -58,7 +58,6 @@ class Queries:
         return Queries(*(column[rows].long() for column in (self.constants, self.views, self.answers, self.count)))
 
     def to(self, device: torch.device | str) -> Queries:
-        """The same elsewhere."""
         return Queries(*(column.to(device) for column in (self.constants, self.views, self.answers, self.count)))
 
 
@@ -105,7 +104,6 @@ class Neighbours:
         return reached.view(members.shape)
 
     def one(self, entity: Tensor) -> Tensor:
-        """Sets of one entity each [n] → [n, entities]."""
         sets = torch.zeros(len(entity), self.entities, dtype=torch.bool, device=self.device)
         return sets.scatter_(1, entity[:, None], True)
 

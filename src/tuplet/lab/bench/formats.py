@@ -115,7 +115,6 @@ def read(path: PathLike) -> QuerySet:
 
 
 def _split(lists: Any) -> list[Tuples]:
-    """The rows of an Arrow list column as arrays."""
     values, offsets = lists.flatten().to_numpy(), lists.offsets.to_numpy()
     return np.split(values, (offsets - offsets[0])[1:-1]) if len(lists) else []
 

@@ -87,7 +87,6 @@ class HeldOutQuery:
 
     @property
     def truth(self) -> Floats:
-        """The truth of the listed tuples, best first. [n]"""
         return self.ranking.truth
 
 

@@ -50,7 +50,6 @@ class TupleRanks:
 
     @property
     def reciprocal(self) -> Floats:
-        """What each tuple gives to MRR."""
         return np.asarray(1 / self.expected)
 
     def hits(self, n: int) -> Floats:
@@ -68,7 +67,6 @@ class TupleRanks:
         return self.resolved | (self.greater >= n)
 
     def values(self) -> Values:
-        """The means over the hard tuples."""
         if not len(self.greater):
             raise BadInput("a query without hard answers has no metrics")
         hits = {f"hit{n}": float(self.hits(n).mean()) for n in CUTS}
@@ -319,5 +317,4 @@ def bootstrap(
 
 
 def coverage(answered: ArrayLike) -> float:
-    """The share of queries that were answered."""
     return float(np.mean(np.asarray(answered, dtype=bool)))

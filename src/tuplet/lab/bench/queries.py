@@ -39,7 +39,6 @@ class BenchQuery:
 
     @property
     def k(self) -> int:
-        """The number of free variables."""
         return int(self.hard.shape[1])
 
     @property
@@ -85,7 +84,6 @@ class QuerySet:
         return iter(self.queries)
 
     def by_shape(self) -> dict[str, list[BenchQuery]]:
-        """The queries of each shape, in order."""
         groups: dict[str, list[BenchQuery]] = {}
         for query in self.queries:
             groups.setdefault(query.shape, []).append(query)
@@ -111,5 +109,4 @@ class QuerySet:
 
     @staticmethod
     def merged(parts: Iterable[QuerySet], meta: Mapping[str, Any]) -> QuerySet:
-        """Several query sets as one."""
         return QuerySet(tuple(query for part in parts for query in part), meta)

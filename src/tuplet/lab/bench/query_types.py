@@ -127,7 +127,6 @@ def _key(symbol: Symbol) -> tuple[int, int]:
 
 
 def _all(nodes: Iterable[Symbol], role: Role) -> list[Symbol]:
-    """The nodes of a role."""
     return [node for node in nodes if node.role is role]
 
 

@@ -349,7 +349,6 @@ _SIZES = {(14_505, 237): "FB15k-237", (14_951, 1_345): "FB15k", (63_361, 200): "
 
 
 def _graph(run: Result) -> str | None:
-    """The benchmark graph of that size."""
     return _SIZES.get((run.manifest.store["entities"], run.manifest.store["relations"]))
 
 
@@ -396,7 +395,6 @@ def _not_a_report(path: Path) -> str | None:
 
 
 def markdown(sets: Sequence[Sequence[Result]]) -> str:
-    """All tables as Markdown."""
     parts = ["# Benchmark results\n"]
     for number, runs in enumerate(sets, start=1):
         parts.append(f"## Query set {number}\n")

@@ -96,7 +96,6 @@ class RunSettings:
 
     @cached_property
     def limits(self) -> Limits:
-        """The limits of each query."""
         limits = {name: value for name, value in self.options.items() if name in _LIMITS}
         own = {name: value for name, value in self.options.items() if name not in _LIMITS}
         return Limits(logic=self.logic, timeout=self.timeout, options=own, **limits)
@@ -126,17 +125,14 @@ class RunManifest:
 
     @property
     def count(self) -> int:
-        """The queries of a finished run."""
         return int(self.queries["count"])
 
     @property
     def observed(self) -> str:
-        """The observed splits, or all."""
         given = self.store["observed"]
         return given if isinstance(given, str) else "+".join(given)
 
     def to_json(self) -> dict[str, Any]:
-        """As it is written; plain JSON values."""
         content = {"protocol": PROTOCOL, **asdict(self)}
         if self.measured is None:
             del content["measured"]
@@ -145,7 +141,6 @@ class RunManifest:
 
     @staticmethod
     def read(folder: str | os.PathLike[str]) -> RunManifest:
-        """The manifest of a result folder."""
         file = Path(folder) / "run.json"
         try:
             content = json.loads(file.read_text(encoding="utf-8"))

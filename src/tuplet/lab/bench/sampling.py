@@ -26,6 +26,7 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.walks import Random, Walker
 from tuplet.lab.bench.hardness import STRATA, largest_stratum, predicted_atoms, predicted_links, strata
+from tuplet.lab.bench.metrics import tuple_keys
 from tuplet.lab.bench.queries import BenchQuery, QuerySet, Tuples
 from tuplet.lab.bench.shapes import (
     AbstractClauses,
@@ -70,8 +71,6 @@ _Found: TypeAlias = list[tuple[BenchQuery | None, "Counter[str]"]]
 
 @dataclass(frozen=True)
 class Sampler:
-    """One graph, ready to be sampled from."""
-
     known: Adjacency
     full: Adjacency
     target: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
@@ -188,7 +187,8 @@ class Sampler:
         graphs = ground_clauses(shape.clauses, grounding)
         easy = _answers(graphs, self.known, None)
         assert easy is not None
-        hard = _minus(answers, easy)
+        keys, known = tuple_keys(answers, easy)
+        hard = answers[~np.isin(keys, known)]
         if not len(hard):
             return "no hard answer"
         if len(hard) > self.rules.hard * len(shape.free):
@@ -316,13 +316,6 @@ def _home(graph: QueryGraph, answer: Sequence[int], adjacency: Adjacency) -> dic
     return {graph.variables[v]: e for v, e in (*given.items(), *zip(others, found[0], strict=True))}
 
 
-def _minus(tuples: Tuples, others: Tuples) -> Tuples:
-    """The distinct tuples [n, k] that are not among the others."""
-    both = np.concatenate([others, tuples])
-    _, first = np.unique(both, axis=0, return_index=True)
-    return both[np.sort(first[first >= len(others)])]
-
-
 # --- many queries -----------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +347,6 @@ class _ShapeProgress:
 
     @property
     def name(self) -> str:
-        """The shape, and the stratum."""
         return self.shape.name if self.stratum is None else f"{self.shape.name} links={self.stratum}"
 
     def next(self, wanted: int, rules: Rules) -> list[tuple[_ShapeProgress, range]]:

@@ -68,7 +68,6 @@ class Symbol(str):
 
     @staticmethod
     def of(role: Role, number: int) -> Symbol:
-        """The symbol of a role with a number."""
         return Symbol(f"{role.value}{number}")
 
 
@@ -85,7 +84,6 @@ class AbstractEdge(NamedTuple):
 
     @property
     def ends(self) -> tuple[Symbol, Symbol]:
-        """The head and the tail."""
         return self.head, self.tail
 
 
@@ -129,17 +127,14 @@ class QueryShape:
 
     @property
     def exists(self) -> tuple[Symbol, ...]:
-        """The existential variables."""
         return symbols(self.clauses, Role.EXISTS)
 
     @property
     def constants(self) -> tuple[Symbol, ...]:
-        """The constants."""
         return symbols(self.clauses, Role.CONSTANT)
 
     @property
     def negations(self) -> int:
-        """How many atoms are negated."""
         return sum(edge.negated for clause in self.clauses for edge in clause)
 
     @property
@@ -154,7 +149,6 @@ class QueryShape:
 
 
 def topology(clauses: Iterable[QueryGraph]) -> str:
-    """The topology of the most entangled clause."""
     return max((TOPOLOGY[clause.shape()] for clause in clauses), key="SMC".index)
 
 
