@@ -551,7 +551,7 @@ def _common_values(columns: Sequence[AttributeColumn], kind: Kind) -> tuple[Valu
     parts = [_taken(values, used[number], kind) for number, (values, _) in distinct.items()]
     if len(parts) == 1 and len(parts[0]) == len(columns[0].values):
         return parts[0], [column.ranked.rank for column in columns]
-    whole, places = (parts[0], [np.arange(len(parts[0]))]) if len(parts) == 1 else _union(parts)
+    whole, places = (parts[0], [np.arange(len(parts[0]))]) if len(parts) == 1 else union_of(parts)
     rank_of = {}
     for number, place in zip(distinct, places, strict=True):
         rank_of[number] = np.zeros(len(distinct[number][0]), np.int32)
@@ -571,7 +571,7 @@ def _taken(values: Values, ids: NDArray[np.int64], kind: Kind) -> Values:
     return ordered_texts(values.blob[consecutive(values.offsets[ids], lengths)], offsets)
 
 
-def _union(parts: Sequence[Values]) -> tuple[Values, list[NDArray[Any]]]:
+def union_of(parts: Sequence[Values]) -> tuple[Values, list[NDArray[Any]]]:
     """All distinct values, and where those of each part are among them."""
     cuts = np.cumsum([len(part) for part in parts])[:-1]
     if not isinstance(parts[0], Strings):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, ParseError, UnknownName, WrongKind
 from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, Ids, kind_of, members
-from tuplet.graph.graph import AttributeWords
-from tuplet.graph.names import Strings
+from tuplet.graph.graph import AttributeWords, KnowledgeGraph
+from tuplet.graph.names import Strings, Vocabulary
 from tuplet.lang.ast import (
     TYPE,
     Among,
@@ -64,7 +64,7 @@ from tuplet.query.conditions import (
 from tuplet.query.ranking import Edge, QueryGraph
 
 if TYPE_CHECKING:
-    import pyarrow
+    pass
 
 
 MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -90,27 +90,15 @@ class ConditionBinder:
 
     def bind(self, conditions: Sequence[Condition]) -> list[BoundCondition]:
         """The conditions on variables; raises `NeverHolds` if one on named entities does not hold."""
-        own: dict[Attribute, list[Condition]] = {}
         bound: list[BoundCondition] = []
-        pairs: list[Compare] = []
         for condition in conditions:
             match condition:
                 case Has(attribute, True, value):
                     bound += _said(self._missing(attribute, value), condition)
-                case Has(attribute) | Among(Attribute() as attribute):
-                    own.setdefault(attribute, []).append(condition)
-                case Compare(_, Attribute() as left, Attribute() as right):
-                    own.setdefault(left, [])
-                    own.setdefault(right, [])
-                    pairs.append(condition)
-                case Compare(operator, Value() as value, Attribute() as attribute, negated):
-                    turned = Compare(MIRRORED.get(operator, operator), attribute, value, negated)
-                    own.setdefault(attribute, []).append(turned)
-                case Compare(_, Attribute() as attribute, Value()):
-                    own.setdefault(attribute, []).append(condition)
                 case Compare(operator, Value(left), Value(right), negated):
                     if compared_values(operator, left, right) == negated:
                         raise NeverHolds
+        own, pairs = by_attribute(conditions)
         allowed = {attribute: self.allowed(attribute, parts) for attribute, parts in own.items()}
         joined = {side for pair in pairs for side in (pair.left, pair.right)}
         for attribute, choices in allowed.items():
@@ -166,70 +154,41 @@ class ConditionBinder:
         assert isinstance(value, Value)
         if operator == "language":
             return replace(choice, column=column.only(_spoken(column, str(value.value)) != condition.negated))
-        if operator == "starts" and isinstance(column.values, Strings) and not condition.negated:
+        if operator == "starts" and isinstance(column.values, Strings):
             key = str(value.value).encode()
             after = column.values.before(next_key(key)) if next_key(key) else column.distinct
-            return _cut(choice, column.values.before(key), after)
+            return _cut(choice, column.values.before(key), after, condition.negated)
         if operator not in COMPARES:
             return _marked(choice, self._matching(column, operator, value) != condition.negated)
         if condition.negated:
             operator = OPPOSITE[operator]
         plain = _fits(value, column)
         below, upto = column.place(plain), column.place(plain, after=True)
-        if value.language and operator in ("=", "!="):
-            return replace(choice, column=column.only(_tagged(column, [value]) != (operator == "!=")))
-        match operator:
-            case "=":
-                return _cut(choice, below, upto)
-            case "<":
-                return _cut(choice, 0, below)
-            case "<=":
-                return _cut(choice, 0, upto)
-            case ">":
-                return _cut(choice, upto, column.distinct)
-            case ">=":
-                return _cut(choice, below, column.distinct)
-            case _:
-                marks = np.ones(column.distinct, dtype=bool)
-                marks[below:upto] = False
-                return _marked(choice, marks)
+        if operator in ("=", "!="):
+            if value.language:
+                return replace(choice, column=column.only(_tagged(column, [value]) != (operator == "!=")))
+            return _cut(choice, below, upto, operator == "!=")
+        end = upto if operator in ("<=", ">") else below
+        return _cut(choice, 0, end) if operator.startswith("<") else _cut(choice, end, column.distinct)
 
     def _matching(self, column: AttributeColumn, operator: Operator, value: Value) -> NDArray[np.bool_]:
-        """Which values of a column of texts have a part, beginning, end or pattern. [distinct values]"""
-        wanted = str(value.value)
-        if operator == "starts" and isinstance(column.values, Strings):
-            marks = np.zeros(column.distinct, dtype=bool)
-            key = wanted.encode()
-            marks[column.values.before(key) : column.values.before(next_key(key)) if next_key(key) else None] = True
-            return marks
+        """Which values of a column of texts have a part, end or pattern. [distinct values]"""
         if not isinstance(column.values, Strings):
             message = f"{operator} is about text, and {column.name} holds {FAMILY_WORDS[column.family]}"
             raise WrongKind(message, self.text, value.position, value.length)
-        import pyarrow.compute as pc
-
-        texts = arrow_texts(column.values)
-        match operator:
-            case "contains":
-                found = pc.match_substring(texts, wanted)
-            case "ends":
-                found = pc.ends_with(texts, wanted)
-            case "starts":
-                found = pc.starts_with(texts, wanted)
-            case _:
-                found = self._matched(texts, wanted, value)
-        marked: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
-        return marked
-
-    def _matched(self, texts: pyarrow.Array, pattern: str, value: Value) -> pyarrow.Array:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        wanted = str(value.value)
+        # a pattern takes time in proportion to the text, too, whatever it is
+        match = {"contains": pc.match_substring, "ends": pc.ends_with}.get(operator, pc.match_substring_regex)
         try:
-            # takes time in proportion to the text, whatever the pattern
-            return pc.match_substring_regex(texts, pattern)
+            found = match(arrow_texts(column.values), wanted)
         except pa.ArrowInvalid as error:
             reason = str(error).split(":", 1)[-1].strip()
-            raise ParseError(f"bad pattern {pattern!r}: {reason}", self.text, value.position, value.length) from None
+            raise ParseError(f"bad pattern {wanted!r}: {reason}", self.text, value.position, value.length) from None
+        marked: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+        return marked
 
     def _kept(self, attribute: Attribute, choices: list[Allowed]) -> list[BoundCondition]:
         """The condition that a value is allowed."""
@@ -352,6 +311,24 @@ class ConditionBinder:
         return self._facts(self.node(fact.head), self.node(fact.tail), _union(listed))
 
 
+def by_attribute(conditions: Iterable[Formula]) -> tuple[dict[Attribute, list[Condition]], list[Compare]]:
+    """The conditions on one value each, which comes first in a comparison, by attribute; and those that compare two."""
+    own: dict[Attribute, list[Condition]] = {}
+    pairs: list[Compare] = []
+    for condition in conditions:
+        match condition:
+            case Compare(_, Attribute() as left, Attribute() as right):
+                own.setdefault(left, [])
+                own.setdefault(right, [])
+                pairs.append(condition)
+            case Compare(operator, Value() as value, Attribute() as attribute, negated):
+                turned = Compare(MIRRORED.get(operator, operator), attribute, value, negated)
+                own.setdefault(attribute, []).append(turned)
+            case Compare(_, Attribute() as attribute) | Has(attribute, False) | Among(Attribute() as attribute):
+                own.setdefault(attribute, []).append(condition)
+    return own, pairs
+
+
 def _said(bound: list[BoundCondition], *conditions: Condition) -> list[BoundCondition]:
     """Conditions that know how they were written."""
     return [replace(condition, said=conditions) for condition in bound]
@@ -365,7 +342,12 @@ def _union(keys: Sequence[Ids]) -> Ids:
     return np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
 
 
-def _cut(choice: Allowed, low: int, high: int) -> Allowed:
+def _cut(choice: Allowed, low: int, high: int, negated: bool = False) -> Allowed:
+    """The values of some ranks, or all others."""
+    if negated:
+        marks = np.ones(choice.column.distinct, dtype=bool)
+        marks[low:high] = False
+        return _marked(choice, marks)
     return replace(choice, low=max(choice.low, low), high=min(choice.high, high))
 
 
@@ -520,30 +502,9 @@ MOST_LISTED = 10_000  # relations that are looked through for the last part of a
 _PLAIN = re.compile(r"[\w-]+")
 
 
-class Words(Protocol):
-    """What binding needs of a vocabulary."""
-
-    def __len__(self) -> int: ...
-    def name(self, number: int) -> str: ...
-    def find(self, name: str) -> int: ...
-    def find_label(self, label: str) -> list[int]: ...
-    def suggest(self, text: str, most: int = 3) -> list[str]: ...
-
-
-class Names(Protocol):
-    """What binding needs of a graph."""
-
-    @property
-    def entities(self) -> Words: ...
-    @property
-    def relations(self) -> Words: ...
-    @property
-    def notes(self) -> Mapping[str, Any]: ...
-
-
 def bind(
     clauses: Sequence[Clause],
-    graph: Names,
+    graph: KnowledgeGraph,
     text: str = "",
     words: AttributeWords | None = None,
     misfits: list[WrongKind] | None = None,
@@ -557,9 +518,9 @@ def bind(
     found = []
     for clause, alternatives in merged(clauses) if len(clauses) > 1 else zip(clauses, [None], strict=False):
         try:
-            bound = _bind_clause(clause, graph, text, words, alternatives, misfits)
-            if bound is not None:
-                found.append(bound)
+            found.append(_bind_clause(clause, graph, text, words, alternatives, misfits))
+        except NeverHolds:
+            continue
         except WrongKind as error:
             if misfits is None:
                 raise
@@ -567,7 +528,7 @@ def bind(
     return tuple(found) if len(found) < 2 else tuple(dict.fromkeys(found))
 
 
-def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
+def resolve(name: Name, kind: str, words: Vocabulary, text: str = "") -> int:
     """The id of a name; the one place where names are looked up."""
     if name.kind == "id":
         if name.text.isdigit() and int(name.text) < len(words):
@@ -596,7 +557,7 @@ def resolve(name: Name, kind: str, words: Words, text: str = "") -> int:
     return number
 
 
-def find_relation(name: Name, graph: Names) -> int:
+def find_relation(name: Name, graph: KnowledgeGraph) -> int:
     """The relation that a name means, -1 if there is none.
 
     Where names are IRIs, the last part is enough if it is that of one relation alone; what languages call the type of
@@ -615,7 +576,7 @@ def find_relation(name: Name, graph: Names) -> int:
     return _by_last_part(name.text, words)
 
 
-def _by_last_part(text: str, words: Words) -> int:
+def _by_last_part(text: str, words: Vocabulary) -> int:
     """The one IRI that ends in `/text` or `#text`, -1 if there is none or several."""
     if len(words) > MOST_LISTED or not _PLAIN.fullmatch(text):
         return -1
@@ -623,7 +584,7 @@ def _by_last_part(text: str, words: Words) -> int:
     return ending[0] if len(ending) == 1 else -1
 
 
-def relation_id(name: Name, graph: Names, text: str = "") -> int:
+def relation_id(name: Name, graph: KnowledgeGraph, text: str = "") -> int:
     """The relation that a name means; an unknown one is refused, with the nearest or all of a few."""
     found = find_relation(name, graph)
     if found < 0 and name.text == TYPE and text[name.position :][: name.length] != TYPE:  # a label, or a node alone
@@ -633,7 +594,7 @@ def relation_id(name: Name, graph: Names, text: str = "") -> int:
     return found if found >= 0 else resolve(name, "relation", graph.relations, text)
 
 
-def _choices(name: Name, words: Words, most: int = 3) -> list[str]:
+def _choices(name: Name, words: Vocabulary, most: int = 3) -> list[str]:
     """What may have been meant, as it has to be written: a name, a label in quotes; each entity once."""
     if name.kind != "label" and words.find_label(name.text):
         return [f'"{name.text}"']  # right word, but it is a label
@@ -654,13 +615,19 @@ def _place(name: Name, text: str) -> dict[str, Any]:
 
 
 def _one_of(
-    alternatives: Alternatives, binder: ConditionBinder, graph: Names, text: str, misfits: list[WrongKind] | None
+    alternatives: Alternatives,
+    binder: ConditionBinder,
+    graph: KnowledgeGraph,
+    text: str,
+    misfits: list[WrongKind] | None,
 ) -> Within:
     """The entities that meet all conditions of one of several lists."""
     found: list[NDArray[np.integer]] = [np.zeros(0, np.int64)]
     for conditions in alternatives.lists:
         try:
-            met = [*_among_named(conditions, binder, graph, text), *binder.bind(conditions)]
+            named = [part for part in conditions if isinstance(part, Among) and not isinstance(part.item, Attribute)]
+            met = [found for part in named for found in _is_named(part, graph, binder.node, text)]
+            met += binder.bind(conditions)
         except NeverHolds:
             continue
         except WrongKind as error:
@@ -668,60 +635,50 @@ def _one_of(
                 raise
             misfits.append(error)
             continue
-        found.append(_allowed(met, len(graph.entities)))
+        allowed: NDArray[np.integer] | None = None  # what was met so far
+        for condition in sorted(met, key=lambda condition: isinstance(condition, Outside)):
+            assert isinstance(condition, Within | Outside)
+            if allowed is None and isinstance(condition, Within):
+                allowed = condition.entities()
+            else:
+                everyone = np.arange(len(graph.entities)) if allowed is None else allowed
+                allowed = everyone[condition.holds(everyone)]
+        found.append(np.arange(len(graph.entities)) if allowed is None else allowed)
     said = Or(tuple(And(conditions) for conditions in alternatives.lists))
     return Within(binder.node(alternatives.variable), members(np.unique(np.concatenate(found))), said=(said,))
 
 
-def _allowed(conditions: Sequence[BoundCondition], entities: int) -> NDArray[np.integer]:
-    """The entities that meet all of some conditions on one variable, ascending."""
-    allowed: NDArray[np.integer] | None = None
-    for condition in sorted(conditions, key=lambda condition: isinstance(condition, Outside)):
-        assert isinstance(condition, Within | Outside)
-        if allowed is None and isinstance(condition, Within):
-            allowed = condition.entities()
-        else:
-            everyone = np.arange(entities) if allowed is None else allowed
-            allowed = everyone[condition.holds(everyone)]
-    return np.arange(entities) if allowed is None else allowed
+def _is_named(among: Among, graph: KnowledgeGraph, node: Node, text: str) -> list[BoundCondition]:
+    """The condition that an entity is, or is not, one of the named ones."""
+    assert not isinstance(among.item, Attribute)
+    names = [resolve(name, "entity", graph.entities, text) for name in among.choices if isinstance(name, Name)]
+    at, listed = node(among.item), np.unique(np.array(names, np.int64))
+    if at < 0:
+        if (~at in names) == among.negated:
+            raise NeverHolds
+        return []
+    return [Outside(at, listed, said=(among,)) if among.negated else Within(at, members(listed), said=(among,))]
 
 
-def _among_named(
-    conditions: Sequence[Condition], binder: ConditionBinder, graph: Names, text: str
-) -> list[BoundCondition]:
-    """The conditions that a variable is, or is not, one of the named entities."""
-    found: list[BoundCondition] = []
-    for condition in conditions:
-        if isinstance(condition, Among) and not isinstance(condition.item, Attribute):
-            names = (name for name in condition.choices if isinstance(name, Name))
-            listed = [resolve(name, "entity", graph.entities, text) for name in names]
-            ids, at = np.unique(np.array(listed, np.int64)), binder.node(condition.item)
-            found.append(Outside(at, ids) if condition.negated else Within(at, members(ids)))
-    return found
-
-
-def _of_type(term: Term, relation: int, graph: Names) -> Term:
+def _of_type(term: Term, relation: int, graph: KnowledgeGraph) -> Term:
     """A type by its whole name, where the last part of an IRI was written: `(d:Drug)` in a graph from RDF."""
     if not isinstance(term, Constant) or term.name.kind != "name":
         return term
     if graph.entities.find(term.name.text) >= 0 or not _PLAIN.fullmatch(term.name.text):
         return term
-    adjacency = getattr(graph, "adjacency", None)
-    if adjacency is None:
-        return term
-    types = np.unique(adjacency.relation(relation)[1])
+    types = np.unique(graph.adjacency.relation(relation)[1])
     named = [name for i in types.tolist() if re.split(r"[#/]", name := graph.entities.name(i))[-1] == term.name.text]
     return Constant(replace(term.name, text=named[0])) if len(named) == 1 else term
 
 
 def _bind_clause(
     clause: Clause,
-    graph: Names,
+    graph: KnowledgeGraph,
     text: str,
     words: AttributeWords | None,
     alternatives: Alternatives | None,
     misfits: list[WrongKind] | None,
-) -> QueryGraph | None:
+) -> QueryGraph:
     variables: dict[Free | Exists, int] = dict(zip(clause.free, count()))
 
     def node(term: Term) -> int:
@@ -748,27 +705,20 @@ def _bind_clause(
             case Different(left, right):
                 a, b = node(left), node(right)
                 if a == b:
-                    return None  # two names of one entity: the inequality never holds
+                    raise NeverHolds  # two names of one entity
                 if a >= 0 or b >= 0:
                     different.append((min(a, b), max(a, b)))
             case Same(left, right):
                 a, b = node(left), node(right)
                 if a >= 0 and b >= 0 and a != b:
-                    conditions.append(Equal(a, b, (literal,)))
+                    conditions.append(Equal(a, b, said=(literal,)))
                 elif a >= 0 or b >= 0:
                     one = members(np.array([~min(a, b)]))
                     conditions += [Within(max(a, b), one, said=(literal,))] if a != b else []
                 elif a != b:
-                    return None
-            case Among(Constant() | Free() | Exists() as item, choices, negated):
-                at = node(item)
-                listed = [resolve(name, "entity", graph.entities, text) for name in choices if isinstance(name, Name)]
-                if at >= 0:
-                    ids = np.unique(np.array(listed, np.int64))
-                    said = (literal,)
-                    conditions.append(Outside(at, ids, said) if negated else Within(at, members(ids), said=said))
-                elif (~at in listed) == negated:
-                    return None
+                    raise NeverHolds
+            case Among(Constant() | Free() | Exists()):
+                conditions += _is_named(literal, graph, node, text)
             case Not():
                 raise ValueError("a negation stands above an atom")
             case _:
@@ -776,10 +726,7 @@ def _bind_clause(
     if others or alternatives:
         assert words is not None, "conditions on attributes need the attributes of a graph"
         binder = ConditionBinder(words, node, lambda atom: relation_id(atom.relation, graph, text), text)
-        try:
-            conditions += binder.bind(others)
-        except NeverHolds:
-            return None
+        conditions += binder.bind(others)
         if alternatives is not None:
             conditions.append(_one_of(alternatives, binder, graph, text, misfits))
     # A label and a name may mean the same thing, so identical atoms are dropped here once more.

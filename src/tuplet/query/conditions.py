@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.attributes import FAMILIES, AttributeColumn, Ids, Marks, Ranked, comparable, kind_of
+from tuplet.graph.attributes import FACTS, FAMILIES, AttributeColumn, Ids, Marks, Ranked, comparable, kind_of, union_of
 from tuplet.graph.names import Strings
 from tuplet.lang.ast import Formula
 from tuplet.lang.print import formula_to_logic
@@ -31,22 +31,41 @@ COMPARES: dict[str, Callable[[NDArray[np.int32], NDArray[np.int32]], Marks]] = {
     ">": np.greater,
     ">=": np.greater_equal,
 }
-PAIR = 1 << 32  # the key of a pair is left · PAIR + right
+PAIR = FACTS  # the key of a pair is left · PAIR + right
 
 
 @dataclass(frozen=True, eq=False)
-class Within:
-    """A variable is an entity with a value in a range of ranks; the members of a plain set have rank 0."""
+class EntityCondition:
+    """What one variable may be."""
 
     variable: int
-    values: Ranked
-    low: int = 0
-    high: int = 1
-    said: tuple[Formula, ...] = ()  # as it was written, for plans
+    said: tuple[Formula, ...] = field(default=(), kw_only=True)  # as it was written, for plans
 
     @property
     def variables(self) -> tuple[int]:
         return (self.variable,)
+
+
+@dataclass(frozen=True, eq=False)
+class PairCondition:
+    """What two variables may be together."""
+
+    left: int
+    right: int
+    said: tuple[Formula, ...] = field(default=(), kw_only=True)
+
+    @property
+    def variables(self) -> tuple[int, int]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, eq=False)
+class Within(EntityCondition):
+    """A variable is an entity with a value in a range of ranks; the members of a plain set have rank 0."""
+
+    values: Ranked
+    low: int = 0
+    high: int = 1
 
     def holds(self, entities: Ids) -> Marks:
         """For which entities it holds. [n]"""
@@ -61,16 +80,10 @@ class Within:
 
 
 @dataclass(frozen=True, eq=False)
-class Outside:
+class Outside(EntityCondition):
     """A variable is none of the listed entities."""
 
-    variable: int
     listed: Ids  # ascending
-    said: tuple[Formula, ...] = ()  # as it was written, for plans
-
-    @property
-    def variables(self) -> tuple[int]:
-        return (self.variable,)
 
     def holds(self, entities: Ids) -> Marks:
         """For which entities it holds. [n]"""
@@ -78,19 +91,12 @@ class Outside:
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class Compared(PairCondition):
     """A value of the left variable compares with a value of the right one; their ranks are in one common order."""
 
-    left: int
-    right: int
     operator: str  # one of COMPARES
     left_values: Ranked
     right_values: Ranked
-    said: tuple[Formula, ...] = ()  # as it was written, for plans
-
-    @property
-    def variables(self) -> tuple[int, int]:
-        return (self.left, self.right)
 
     def holds(self, left: Ids, right: Ids) -> Marks:
         """For which pairs of entities it holds. [n]"""
@@ -102,19 +108,12 @@ class Compared:
 
 
 @dataclass(frozen=True, eq=False)
-class Paired:
+class Paired(PairCondition):
     """Two variables are the ends of a stated fact with a value in a range of ranks; keys are left · PAIR + right."""
 
-    left: int
-    right: int
     values: Ranked
     low: int = 0
     high: int = 1
-    said: tuple[Formula, ...] = ()  # as it was written, for plans
-
-    @property
-    def variables(self) -> tuple[int, int]:
-        return (self.left, self.right)
 
     def holds(self, left: Ids, right: Ids) -> Marks:
         """For which pairs of entities it holds. [n]"""
@@ -122,25 +121,15 @@ class Paired:
 
 
 @dataclass(frozen=True, eq=False)
-class Equal:
+class Equal(PairCondition):
     """Two variables are one entity."""
-
-    left: int
-    right: int
-    said: tuple[Formula, ...] = ()  # as it was written, for plans
-
-    @property
-    def variables(self) -> tuple[int, int]:
-        return (self.left, self.right)
 
     def holds(self, left: Ids, right: Ids) -> Marks:
         """For which pairs of entities it holds. [n]"""
         return np.asarray(left == right)
 
 
-EntityCondition: TypeAlias = Within | Outside
-PairCondition: TypeAlias = Compared | Paired | Equal
-BoundCondition: TypeAlias = EntityCondition | PairCondition
+BoundCondition: TypeAlias = Within | Outside | Compared | Paired | Equal
 ALL_CONDITIONS: tuple[type[BoundCondition], ...] = (Within, Outside, Compared, Paired, Equal)
 
 
@@ -223,18 +212,9 @@ def common(a: Allowed, b: Allowed) -> tuple[Ranked, Ranked]:
 def _in_common_order(a: AttributeColumn, b: AttributeColumn) -> tuple[Ranked, Ranked]:
     if a is b:
         return a.ranked, b.ranked
-    one, other = a.values, b.values
-    if isinstance(one, Strings) and isinstance(other, Strings):
-        texts = [np.array(strings.texts(range(len(strings))), dtype=object) for strings in (one, other)]
-        together = {text: i for i, text in enumerate(sorted({*texts[0], *texts[1]}, key=str.encode))}
-        ranks = [np.array([together[text] for text in part], np.int32) for part in texts]
-    else:
-        merged = np.unique(np.concatenate([np.asarray(one), np.asarray(other)]))
-        ranks = [np.searchsorted(merged, np.asarray(part)).astype(np.int32) for part in (one, other)]
-    first, second = (
-        Ranked(column.ranked.keys, new[column.ranked.rank]) for column, new in zip((a, b), ranks, strict=True)
-    )
-    return first, second
+    _, (first, second) = union_of([a.values, b.values])
+    one, other = first.astype(np.int32)[a.ranked.rank], second.astype(np.int32)[b.ranked.rank]
+    return Ranked(a.ranked.keys, one), Ranked(b.ranked.keys, other)
 
 
 def compared_values(operator: str, left: Any, right: Any) -> bool:
@@ -243,15 +223,8 @@ def compared_values(operator: str, left: Any, right: Any) -> bool:
         return operator == "!="
     if operator in COMPARES:
         return bool(COMPARES[operator](np.asarray(comparable(left)), np.asarray(comparable(right))))
-    match operator:
-        case "contains":
-            return str(right) in str(left)
-        case "starts":
-            return str(left).startswith(str(right))
-        case "ends":
-            return str(left).endswith(str(right))
-        case _:
-            return re.search(str(right), str(left)) is not None
+    test = {"contains": str.__contains__, "starts": str.startswith, "ends": str.endswith}.get(operator)
+    return test(str(left), str(right)) if test else re.search(str(right), str(left)) is not None
 
 
 def next_key(key: bytes) -> bytes:

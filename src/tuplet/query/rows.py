@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from tuplet.graph.attributes import Plain
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.ast import Among, Atom, Attribute, Column, Compare, Condition, Constant, Free, Name, Order, Value
-from tuplet.query.bind import ConditionBinder, resolve
+from tuplet.lang.ast import Among, Atom, Attribute, Column, Compare, Constant, Free, Name, Order
+from tuplet.query.bind import ConditionBinder, by_attribute, resolve
 from tuplet.query.conditions import compared_values
 from tuplet.query.engine import Engine
 from tuplet.query.interpretations import Reading
@@ -57,17 +57,8 @@ class ColumnReader:
     def __init__(self, reading: Reading, binder: ConditionBinder, graph: KnowledgeGraph) -> None:
         self.reading, self.binder, self.graph = reading, binder, graph
         self.place = {variable: i for i, variable in enumerate(reading.free)}
-        conditions = reading.clauses[0].literals if reading.clauses else ()
-        self.own: dict[Attribute, list[Condition]] = {}
-        self.pairs: list[Compare] = []
-        for condition in conditions:
-            match condition:
-                case Compare(_, Attribute() as one, Attribute()):
-                    self.pairs.append(condition)
-                case Compare(_, Attribute() as one, Value()) | Among(Attribute() as one):
-                    self.own.setdefault(one, []).append(condition)
-                case Compare(operator, Value() as value, Attribute() as one, negated):
-                    self.own.setdefault(one, []).append(turned(operator, one, value, negated))
+        literals = reading.clauses[0].literals if reading.clauses else ()
+        self.own, self.pairs = by_attribute(part for part in literals if isinstance(part, Compare | Among))
 
     def rows(
         self, number: int, ranking: Ranking, entity_ids: Sequence[bool], order: Sequence[Order], deadline: Deadline
@@ -175,13 +166,6 @@ class ColumnReader:
             for left, right in [(pair.left, pair.right)]
             if isinstance(left, Attribute) and isinstance(right, Attribute) and left in given and right in given
         )
-
-
-def turned(operator: Any, attribute: Attribute, value: Value, negated: bool) -> Compare:
-    """`30 < x.age` as `x.age > 30`."""
-    from tuplet.query.bind import MIRRORED
-
-    return Compare(MIRRORED.get(operator, operator), attribute, value, negated)
 
 
 def _holds(pair: Compare, left: Cell, right: Cell) -> bool:
