@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -131,6 +131,13 @@ class Equal(PairCondition):
 
 BoundCondition: TypeAlias = Within | Outside | Compared | Paired | Equal
 ALL_CONDITIONS: tuple[type[BoundCondition], ...] = (Within, Outside, Compared, Paired, Equal)
+
+
+def renumbered(condition: BoundCondition, number: Callable[[int], int]) -> BoundCondition:
+    """The same condition on variables with other numbers."""
+    if isinstance(condition, PairCondition):
+        return replace(condition, left=number(condition.left), right=number(condition.right))
+    return replace(condition, variable=number(condition.variable))
 
 
 def described(condition: BoundCondition, node: Callable[[int], str]) -> str:

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BudgetExceeded
-from tuplet.query.conditions import BoundCondition, Compared, Equal, Outside, Paired, Within
+from tuplet.query.conditions import Compared, Equal, Outside, Paired, Within, renumbered
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses, QueryGraph, Ranking
 from tuplet.query.source import Source
 
@@ -47,46 +46,33 @@ def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits:
         return Ranking(none, np.ones(1), (none,) * len(clauses), exact=True, bound=0.0)
     searched = [clause for clause in clauses if not is_loose(clause)]
     everything = replace(limits, k="all") if len(clauses) > 1 else limits
-    listed = {
-        number: _put_together(clause, source, engine, everything, deadline)
-        for number, clause in enumerate(clauses)
-        if is_loose(clause)
-    }
-    free = len(clauses[0].free)
-    found = engine.run(engine.planned(searched, source, limits), limits, deadline) if searched else None
-    rankings = [*([found] if found is not None else []), *listed.values()]
-    tuples = np.concatenate([ranking.tuples for ranking in rankings])
-    tuples = np.unique(tuples, axis=0) if free else tuples[:1]
-    logic = Logic.from_name(limits.logic)
-    truth = np.zeros(len(tuples))
-    if searched and len(tuples):
-        truth = engine.score(engine.planned(searched, source, limits), tuples, limits, deadline)
-    assignments: list[Assigned] = []
-    place = {tuple(row): i for i, row in enumerate(tuples.tolist())}
-    of_search = iter(found.assignments if found is not None else ())
-    for number, clause in enumerate(clauses):
-        ranking = listed.get(number)
-        at = [place[tuple(row)] for row in (ranking or found).tuples.tolist()]  # type: ignore[union-attr]
-        assigned = np.full((len(tuples), len(clause.variables)), -1, np.int32)
-        if ranking is not None:
-            own = np.zeros(len(tuples))
-            own[at] = ranking.truth
-            truth = logic.disjunction(truth, own)
-            assigned[at] = ranking.assignments[0]
-        else:
-            assigned[at] = next(of_search)
-        assignments.append(assigned)
-    rank = source.graph.entities.sort_rank
-    order = np.lexsort((*rank[tuples].T[::-1], -truth))
-    whole = Ranking(
-        tuples,
-        truth,
-        tuple(assignments),
-        all(ranking.exact for ranking in rankings),
-        max(ranking.bound for ranking in rankings),
-        next((ranking.pruned for ranking in rankings if ranking.pruned), None),
+    rankings = [_put_together(c, source, engine, everything, deadline) for c in clauses if is_loose(c)]
+    if searched:
+        rankings.insert(0, engine.run(engine.planned(searched, source, limits), limits, deadline))
+    every = np.concatenate([ranking.tuples for ranking in rankings])
+    tuples, place = (
+        np.unique(every, axis=0, return_inverse=True) if every.shape[1] else (every[:1], np.zeros(len(every), int))
     )
-    return _cut(whole.take(order), limits)
+    places = iter(np.split(place.ravel(), np.cumsum([len(ranking.tuples) for ranking in rankings])[:-1]))
+    truth, found = np.zeros(len(tuples)), iter(rankings)
+    if searched:
+        together, found_at = iter(next(found).assignments), next(places)
+        if len(tuples):
+            truth = engine.score(engine.planned(searched, source, limits), tuples, limits, deadline)
+    assignments: list[Assigned] = []
+    for clause in clauses:
+        assignments.append(np.full((len(tuples), len(clause.variables)), -1, np.int32))
+        if is_loose(clause):
+            ranking, at, own = next(found), next(places), np.zeros(len(tuples))
+            own[at] = ranking.truth
+            truth = limits.rules.disjunction(truth, own)
+            assignments[-1][at] = ranking.assignments[0]
+        else:
+            assignments[-1][found_at] = next(together)
+    exact, bound = all(ranking.exact for ranking in rankings), max(ranking.bound for ranking in rankings)
+    pruned = next((ranking.pruned for ranking in rankings if ranking.pruned), None)
+    order = np.lexsort((*source.graph.entities.sort_rank[tuples].T[::-1], -truth))
+    return _cut(Ranking(tuples, truth, tuple(assignments), exact, bound, pruned).take(order), limits)
 
 
 def loose_given(
@@ -172,7 +158,9 @@ def _put_together(
     settled = set(known)
     for variable in (v for part in clause.parts() for v in part if v not in known):
         candidates = _candidates(clause, variable, len(source.graph.entities))
-        _check_size(len(assigned) * len(candidates))
+        if (tuples_listed := len(assigned) * len(candidates)) > MOST:
+            said = f"query too large: {tuples_listed:,} tuples of variables that no atom joins, at most {MOST:,}"
+            raise BudgetExceeded(said, limit="tuples")
         left = np.repeat(np.arange(len(assigned)), len(candidates))
         assigned, truth = assigned[left], truth[left]
         assigned[:, variable] = np.tile(candidates, len(left) // max(1, len(candidates)))
@@ -180,8 +168,7 @@ def _put_together(
         kept = _holds(clause, assigned, settled, variable)
         assigned, truth = assigned[kept], truth[kept]
     value, observed = _negated(clause, assigned, known, source, source.truth is None or not engine.needs_truth)
-    logic = Logic.from_name(limits.logic)
-    truth = logic.conjunction(truth, logic.all(1.0 - value))
+    truth = limits.rules.conjunction(truth, limits.rules.all(1.0 - value))
     if limits.only is not None and (not known or limits.only == "observed"):
         kept = np.logical_not(observed.any(axis=1)) == (limits.only == "observed")
         assigned, truth = assigned[kept], truth[kept]
@@ -208,13 +195,6 @@ def _without_observed(
     return _cut(found.take(np.array(kept, np.int64)), limits)
 
 
-def _check_size(tuples: int) -> None:
-    if tuples > MOST:
-        raise BudgetExceeded(
-            f"query too large: {tuples:,} tuples of variables that no atom joins, at most {MOST:,}", limit="tuples"
-        )
-
-
 def _restricted(clause: QueryGraph, kept: Sequence[int], free: Sequence[int]) -> QueryGraph:
     """The part of a clause that is about some of its variables, asking for some of them."""
     number = {old: new for new, old in enumerate(kept)}
@@ -225,19 +205,12 @@ def _restricted(clause: QueryGraph, kept: Sequence[int], free: Sequence[int]) ->
     def here(*nodes: int) -> bool:
         return all(n < 0 or n in number for n in nodes)
 
-    conditions: list[BoundCondition] = []
-    for condition in clause.conditions:
-        if here(*condition.variables):
-            if isinstance(condition, Within | Outside):
-                conditions.append(replace(condition, variable=number[condition.variable]))
-            else:
-                conditions.append(replace(condition, left=number[condition.left], right=number[condition.right]))
     return QueryGraph(
         variables=tuple(clause.variables[v] for v in kept),
         free=tuple(number[v] for v in free),
         edges=tuple(e._replace(head=node(e.head), tail=node(e.tail)) for e in clause.edges if here(e.head, e.tail)),
         different=tuple((node(a), node(b)) for a, b in clause.different if here(a, b)),
-        conditions=tuple(conditions),
+        conditions=tuple(renumbered(c, node) for c in clause.conditions if here(*c.variables)),
     )
 
 
@@ -251,10 +224,7 @@ def _negated(
     edges = [edge for edge in clause.edges if any(n >= 0 and n not in known for n in (edge.head, edge.tail))]
     value, observed = np.zeros((len(assigned), len(edges))), np.zeros((len(assigned), len(edges)), dtype=bool)
     for j, edge in enumerate(edges):
-        heads, tails = (
-            np.ascontiguousarray(assigned[:, n]) if n >= 0 else np.full(len(assigned), ~n, np.int32)
-            for n in (edge.head, edge.tail)
-        )
+        heads, tails = _column(assigned, edge.head), _column(assigned, edge.tail)
         relations = np.full(len(assigned), edge.relation, np.int32)
         if stated:
             observed[:, j] = source.facts.find_many(heads, relations, tails) >= 0
@@ -267,35 +237,32 @@ def _negated(
 def _candidates(clause: QueryGraph, variable: int, entities: int) -> NDArray[np.int32]:
     """The entities that the conditions on a variable alone allow, and those that have values to compare."""
     found: NDArray[Any] | None = None
-    for condition in clause.conditions:
-        if variable not in condition.variables:
-            continue
+    for condition in sorted(clause.conditions, key=lambda condition: isinstance(condition, Outside)):
+        some: NDArray[Any] | None = None
         match condition:
-            case Within():
+            case Within() if condition.variable == variable:
                 some = condition.entities()
-            case Compared(left=left):
+            case Compared(left, right) if variable in (left, right):
                 some = np.unique((condition.left_values if left == variable else condition.right_values).keys)
-            case _:
-                continue
-        found = some if found is None else np.intersect1d(found, some, assume_unique=True)
-    if found is None:
-        found = np.arange(entities)
-    for condition in clause.conditions:
-        if isinstance(condition, Outside) and condition.variable == variable:
-            found = found[condition.holds(found)]
-    return found.astype(np.int32)
+            case Outside() if condition.variable == variable:
+                found = np.arange(entities) if found is None else found
+                some = found[condition.holds(found)]
+        if some is not None:
+            found = some if found is None else np.intersect1d(found, some, assume_unique=True)
+    return (np.arange(entities) if found is None else found).astype(np.int32)
 
 
 def _holds(clause: QueryGraph, rows: Assigned, known: set[int], new: int) -> NDArray[np.bool_]:
     """Which rows keep to the conditions on a variable and those that are known already."""
-
-    def values(node: int) -> NDArray[np.int32]:
-        return rows[:, node] if node >= 0 else np.full(len(rows), ~node, np.int32)
-
     kept = np.ones(len(rows), dtype=bool)
     tests: list[tuple[tuple[int, int], Callable[..., Any]]] = [(pair, np.not_equal) for pair in clause.different]
     tests += [(c.variables, c.holds) for c in clause.conditions if isinstance(c, Compared | Paired | Equal)]
     for (left, right), test in tests:
         if new in (left, right) and all(node < 0 or node in known for node in (left, right)):
-            kept &= test(values(left), values(right))
+            kept &= test(_column(rows, left), _column(rows, right))
     return kept
+
+
+def _column(rows: Assigned, node: int) -> NDArray[np.int32]:
+    """The entities of a variable, or of a constant, in all rows."""
+    return np.ascontiguousarray(rows[:, node]) if node >= 0 else np.full(len(rows), ~node, np.int32)

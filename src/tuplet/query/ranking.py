@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.query.conditions import BoundCondition, Compared, Equal, Paired, described
+from tuplet.query.conditions import BoundCondition, Equal, described, renumbered
 
 Shape: TypeAlias = Literal["tree", "multi-edge", "cyclic"]
 
@@ -222,15 +222,10 @@ def unified(clause: QueryGraph) -> tuple[QueryGraph, tuple[int, ...]]:
     def node(number: int) -> int:
         return stands[number] if number >= 0 else number
 
-    def moved(condition: BoundCondition) -> BoundCondition:
-        if isinstance(condition, Compared | Paired | Equal):
-            return replace(condition, left=node(condition.left), right=node(condition.right))
-        return replace(condition, variable=node(condition.variable))
-
     return replace(
         clause,
         # atoms that become the same one count as often as they were written
         edges=tuple(e._replace(head=node(e.head), tail=node(e.tail)) for e in dict.fromkeys(clause.edges)),
         different=tuple(dict.fromkeys((node(a), node(b)) for a, b in clause.different)),
-        conditions=tuple(moved(condition) for condition in clause.conditions if not isinstance(condition, Equal)),
+        conditions=tuple(renumbered(c, node) for c in clause.conditions if not isinstance(c, Equal)),
     ), tuple(stands)
