@@ -9,10 +9,12 @@ same way are one reading.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
-from typing import Any, TypeVar
+from math import prod
+from typing import Any, TypeVar, cast
 
 from tuplet.errors import BudgetExceeded, Refused, UnknownName, WrongKind
 from tuplet.graph.graph import NAME_WORD, AttributeWords, KnowledgeGraph
@@ -50,6 +52,8 @@ from tuplet.query.bind import attributes_of, find_relation
 from tuplet.query.conditions import compared_values
 
 MOST_READINGS = 10_000
+A = TypeVar("A", bound=Compare | Among | Has | Column | Order)
+F = TypeVar("F", bound=Formula)
 
 
 def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Query, dict[str, str]]]:
@@ -62,50 +66,38 @@ def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Quer
         return
     body = _with_whole_names(query.body, graph)
     choices = {name: [*graph.relations] for name in used}
-    links = set(_links(query.body))
+    # those that are said not to be the type relation stand for links between nodes, no attributes
+    links = set[str]()
+    for part in atoms(query.body):
+        match part:
+            case Different(Constant(Name(variable, "variable")), Constant(Name(text, "name"))) if text == TYPE:
+                links.add(variable)
     for name in used:
         values = [a for a in atoms(query.body) if isinstance(a, Atom) and a.relation.text == name]
         if name not in links and all(not isinstance(atom.tail, Constant) for atom in values):
             choices[name] += [word for word in graph.attributes.names if graph.attributes.of_entities(word)]
     _restricted(body, choices)
-    number = 1
-    for names in choices.values():
-        number *= len(names)
+    number = prod(map(len, choices.values()))
     if number > MOST_READINGS:
         variables = " and ".join(f"?{name}" for name in used)
         raise BudgetExceeded(
             f"{variables} may stand for {number:,} choices of relations, at most {MOST_READINGS:,}; name some of them",
             limit="relations",
         )
-    hidden = {variable.name for variable in query.free} & set(used)
-    columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
-    shown = tuple(
-        Column(c.name, Name(c.what.name, "variable")) if isinstance(c.what, Free) and c.what.name in hidden else c
-        for c in columns
-    )
-    free = tuple(variable for variable in query.free if variable.name not in hidden)
+    hidden = {variable for variable in query.free if variable.name in used}
+    shown = [
+        Column(c.name, Name(c.what.name, "variable")) if isinstance(c.what, Free) and c.what in hidden else c
+        for c in query.shown
+    ]
+    free = tuple(variable for variable in query.free if variable not in hidden)
     for picked in product(*choices.values()):
         relations = dict(zip(used, picked, strict=True))
-        chosen = replace(query, free=free, body=_named(body, relations), shown=_columns(shown, relations))
-        yield replace(chosen, order=_order(query.order, relations)), relations
 
-
-def _columns(shown: tuple[Column, ...], relations: Mapping[str, str]) -> tuple[Column, ...]:
-    return tuple(
-        replace(c, what=_named_attribute(c.what, relations)) if isinstance(c.what, Attribute) else c for c in shown
-    )
-
-
-def _order(order: tuple[Order, ...], relations: Mapping[str, str]) -> tuple[Order, ...]:
-    return tuple(replace(o, by=_named_attribute(o.by, relations)) if isinstance(o.by, Attribute) else o for o in order)
-
-
-def _links(body: Formula) -> Iterator[str]:
-    """The variables that are said not to be the type relation: they stand for links between nodes, no attributes."""
-    for atom in atoms(body):
-        match atom:
-            case Different(Constant(Name(variable, "variable")), Constant(Name(text, "name"))) if text == TYPE:
-                yield variable
+        change = partial(_with_relation, relations=relations)
+        columns = tuple(with_attributes(column, change) for column in shown)
+        order = tuple(with_attributes(by, change) for by in query.order)
+        chosen = replace(query, free=free, body=_named(body, relations), shown=columns, order=order)
+        yield chosen, relations
 
 
 def _with_whole_names(formula: Formula, graph: KnowledgeGraph) -> Formula:
@@ -115,17 +107,48 @@ def _with_whole_names(formula: Formula, graph: KnowledgeGraph) -> Formula:
         found = find_relation(name, graph) if name.kind != "variable" else -1
         return name if found < 0 else replace(name, text=graph.relations.name(found), kind="name")
 
+    def changed(part: Formula) -> Formula | None:
+        match part:
+            case Same(Constant(left), Constant(right)) | Different(Constant(left), Constant(right)):
+                if "variable" in (left.kind, right.kind):
+                    return type(part)(Constant(whole(left)), Constant(whole(right)))
+            case Among(Constant(Name(_, "variable")) as item, choices, negated):
+                return Among(item, tuple(whole(name) for name in choices if isinstance(name, Name)), negated)
+        return None
+
+    return mapped(formula, changed)
+
+
+def mapped(formula: Formula, change: Callable[[Formula], Formula | None]) -> Formula:
+    """The formula with some of its parts replaced; where `change` gives None, the parts of a part are looked at."""
+    found = change(formula)
+    if found is not None:
+        return found
     match formula:
         case Not(body):
-            return Not(_with_whole_names(body, graph))
+            return Not(mapped(body, change))
         case And(parts) | Or(parts):
-            return type(formula)(tuple(_with_whole_names(part, graph) for part in parts))
-        case Same(Constant(left), Constant(right)) | Different(Constant(left), Constant(right)):
-            if "variable" in (left.kind, right.kind):
-                return type(formula)(Constant(whole(left)), Constant(whole(right)))
-        case Among(Constant(Name(_, "variable")) as item, choices, negated):
-            return Among(item, tuple(whole(name) for name in choices if isinstance(name, Name)), negated)
-    return formula
+            return type(formula)(tuple(mapped(part, change) for part in parts))
+        case _:
+            return formula
+
+
+def with_attributes(part: A, change: Callable[[Attribute], Attribute]) -> A:
+    """A condition, a column or an order with its attributes replaced."""
+    match part:
+        case Compare(operator, left, right, negated):
+            one, other = (change(side) if isinstance(side, Attribute) else side for side in (left, right))
+            return cast(A, Compare(operator, one, other, negated))
+        case Has(attribute):
+            return replace(part, attribute=change(attribute))
+        case Among(Attribute() as item):
+            return replace(part, item=change(item))
+        case Column(what=Attribute() as what):
+            return replace(part, what=change(what))
+        case Order(by=Attribute() as by):
+            return replace(part, by=change(by))
+        case _:
+            return part
 
 
 def _restricted(body: Formula, choices: dict[str, list[str]]) -> None:
@@ -160,10 +183,9 @@ def _decided(condition: Condition, relations: Mapping[str, str]) -> bool | None:
     """Whether a condition on what variables for relations stand for holds; None if it is about something else."""
 
     def word(item: object) -> str | None:
-        variable = _relation_variable(item)
-        if variable is not None:
-            return relations.get(variable)
         match item:
+            case _ if (variable := _relation_variable(item)) is not None:
+                return relations.get(variable)
             case Constant(Name(text)) | Name(text):
                 return text
             case Value(value):
@@ -171,57 +193,41 @@ def _decided(condition: Condition, relations: Mapping[str, str]) -> bool | None:
             case _:
                 return None
 
-    words = [word(side) for side in _sides(condition)]
-    named = any(_relation_variable(side) in relations for side in _sides(condition))
-    if not named or None in words:
+    sides = _sides(condition)
+    words = [word(side) for side in sides]
+    if None in words or not any(_relation_variable(side) in relations for side in sides):
         return None
     match condition:
-        case Same():
-            return words[0] == words[1]
-        case Different():
-            return words[0] != words[1]
         case Among(_, listed, negated):
             return (words[0] in [word(choice) for choice in listed]) != negated
         case Compare(operator, _, _, negated):
             return compared_values(operator, words[0], words[1]) != negated
         case _:
-            return None
+            return (words[0] == words[1]) == isinstance(condition, Same)
 
 
-def _named(formula: Formula, relations: Mapping[str, str]) -> Formula:
+def _named(formula: F, relations: Mapping[str, str]) -> F:
     """The formula with names in place of predicate variables; conditions on these are decided."""
-    match formula:
-        case Atom(Name(variable, "variable") as name, head, tail):
-            return Atom(replace(name, text=relations[variable], kind="name"), head, tail)
-        case Not(body):
-            return Not(_named(body, relations))
-        case And(parts) | Or(parts):
-            return type(formula)(tuple(_named(part, relations) for part in parts))
-        case Same() | Different() | Among() | Compare() if (holds := _decided(formula, relations)) is not None:
-            return And(()) if holds else Or(())
-        case Compare(operator, left, right, negated):
-            return Compare(operator, _named_operand(left, relations), _named_operand(right, relations), negated)
-        case Among(Attribute() as item, listed, negated):
-            return Among(_named_attribute(item, relations), listed, negated)
-        case Has(attribute, negated, value):
-            return Has(_named_attribute(attribute, relations), negated, value)
-        case _:
-            return formula
+
+    def changed(part: Formula) -> Formula | None:
+        match part:
+            case Atom(Name(variable, "variable") as name, head, tail):
+                return Atom(replace(name, text=relations[variable], kind="name"), head, tail)
+            case Same() | Different() | Among() | Compare() if (holds := _decided(part, relations)) is not None:
+                return And(()) if holds else Or(())
+            case Compare() | Among() | Has():
+                return with_attributes(part, partial(_with_relation, relations=relations))
+            case _:
+                return None
+
+    return cast(F, mapped(formula, changed))
 
 
-def _named_operand(operand: Operand, relations: Mapping[str, str]) -> Operand:
-    return _named_attribute(operand, relations) if isinstance(operand, Attribute) else operand
+def _with_relation(attribute: Attribute, relations: Mapping[str, str]) -> Attribute:
+    of = attribute.of
+    return replace(attribute, of=_named(of, relations)) if isinstance(of, Atom) else attribute
 
 
-def _named_attribute(attribute: Attribute, relations: Mapping[str, str]) -> Attribute:
-    if isinstance(attribute.of, Atom):
-        named = _named(attribute.of, relations)
-        assert isinstance(named, Atom)
-        return replace(attribute, of=named)
-    return attribute
-
-
-F = TypeVar("F", bound=Formula)
 ENTITY_KINDS = ("name", "id")  # the other kinds of names may be values: a label is a text
 
 
@@ -261,32 +267,16 @@ def readings(query: Query, graph: KnowledgeGraph, words: AttributeWords, text: s
 
 def _missing_values(query: Query, graph: KnowledgeGraph, words: AttributeWords) -> Query:
     """The query in which `not exists age(x, a)` says that x has no age: nothing else binds such a variable."""
-    if not _negates(query.body):
-        return query
     used = Counter(terms(query.body))
 
-    def told(formula: Formula) -> Formula:
-        match formula:
-            case Not(Atom(relation, head, Free() | Exists() as tail)) if used[tail] == 1 and _only_attribute(
-                relation, graph, words
-            ):
-                return Has(Attribute(head, relation, tail.name), negated=True)
-            case Not(body):
-                return Not(told(body))
-            case And(parts) | Or(parts):
-                return type(formula)(tuple(told(part) for part in parts))
-            case _:
-                return formula
+    def missing(part: Formula) -> Formula | None:
+        match part:
+            case Not(Atom(relation, head, Free() | Exists() as tail)) if used[tail] == 1:
+                if not _is_relation(relation, graph) and words.find(relation.text) is not None:
+                    return Has(Attribute(head, relation, tail.name), negated=True)
+        return None
 
-    return replace(query, body=told(query.body))
-
-
-def _negates(formula: Formula) -> bool:
-    return isinstance(formula, Not) or (isinstance(formula, And | Or) and any(map(_negates, formula.parts)))
-
-
-def _only_attribute(name: Name, graph: KnowledgeGraph, words: AttributeWords) -> bool:
-    return not _is_relation(name, graph) and words.find(name.text) is not None
+    return replace(query, body=mapped(query.body, missing))
 
 
 def _is_relation(name: Name, graph: KnowledgeGraph) -> bool:
@@ -491,8 +481,10 @@ class _ClauseReader:
                     if equal:
                         raise Impossible  # an entity is no value
                     return None
-                second: Operand = other if other is not None else self._value_of(right)
-                return Compare("=" if equal else "!=", one, second)
+                if other is None:
+                    assert isinstance(right, Constant)
+                    return Compare("=" if equal else "!=", one, self._as_value(right.name))
+                return Compare("=" if equal else "!=", one, other)
             case Compare(operator, left, right, negated):
                 return self._compare(operator, self._operand(left), self._operand(right), negated)
             case Among(item, listed, negated):
@@ -539,11 +531,6 @@ class _ClauseReader:
             return self.attribute(operand)
         return self.values.get(operand, operand) if isinstance(operand, Free | Exists) else operand
 
-    def _value_of(self, term: Term) -> Operand:
-        if isinstance(term, Constant):
-            return self._as_value(term.name)
-        raise Impossible  # an entity is no value
-
     def _as_value(self, name: Name) -> Value:
         """A name in the place of a value: a quoted word is text, a number a number."""
         try:
@@ -570,17 +557,11 @@ class _ClauseReader:
 
     def shown(self, query: Query) -> tuple[tuple[Column, ...], tuple[Order, ...]]:
         """What is shown, and in which order."""
-        columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
         settled = []
-        for column in columns:
-            what = column.what
-            if isinstance(what, Free) and what in self.values:
-                what = self.values[what]
-            elif isinstance(what, Attribute):
-                what = self.attribute(what)
-            settled.append(replace(column, what=what))
-        order = tuple(replace(o, by=self.attribute(o.by)) if isinstance(o.by, Attribute) else o for o in query.order)
-        return tuple(settled), order
+        for column in query.shown:
+            value = self.values.get(column.what) if isinstance(column.what, Free) else None
+            settled.append(with_attributes(column, self.attribute) if value is None else replace(column, what=value))
+        return tuple(settled), tuple(with_attributes(o, self.attribute) for o in query.order)
 
 
 def _as_name(value: Value) -> Name:
