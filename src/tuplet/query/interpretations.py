@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, TypeVar, cast
@@ -52,7 +51,6 @@ from tuplet.query.bind import attributes_of, find_relation
 from tuplet.query.conditions import compared_values
 
 MOST_READINGS = 10_000
-A = TypeVar("A", bound=Compare | Among | Has | Column | Order)
 F = TypeVar("F", bound=Formula)
 
 
@@ -93,9 +91,9 @@ def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Quer
     for picked in product(*choices.values()):
         relations = dict(zip(used, picked, strict=True))
 
-        change = partial(_with_relation, relations=relations)
-        columns = tuple(with_attributes(column, change) for column in shown)
-        order = tuple(with_attributes(by, change) for by in query.order)
+        facts = _named_facts([*(column.what for column in shown), *(o.by for o in query.order)], relations)
+        columns = tuple(replace(column, what=rename(column.what, facts)) for column in shown)
+        order = tuple(replace(o, by=rename(o.by, facts)) for o in query.order)
         chosen = replace(query, free=free, body=_named(body, relations), shown=columns, order=order)
         yield chosen, relations
 
@@ -131,24 +129,6 @@ def mapped(formula: Formula, change: Callable[[Formula], Formula | None]) -> For
             return type(formula)(tuple(mapped(part, change) for part in parts))
         case _:
             return formula
-
-
-def with_attributes(part: A, change: Callable[[Attribute], Attribute]) -> A:
-    """A condition, a column or an order with its attributes replaced."""
-    match part:
-        case Compare(operator, left, right, negated):
-            one, other = (change(side) if isinstance(side, Attribute) else side for side in (left, right))
-            return cast(A, Compare(operator, one, other, negated))
-        case Has(attribute):
-            return replace(part, attribute=change(attribute))
-        case Among(Attribute() as item):
-            return replace(part, item=change(item))
-        case Column(what=Attribute() as what):
-            return replace(part, what=change(what))
-        case Order(by=Attribute() as by):
-            return replace(part, by=change(by))
-        case _:
-            return part
 
 
 def _restricted(body: Formula, choices: dict[str, list[str]]) -> None:
@@ -216,16 +196,16 @@ def _named(formula: F, relations: Mapping[str, str]) -> F:
             case Same() | Different() | Among() | Compare() if (holds := _decided(part, relations)) is not None:
                 return And(()) if holds else Or(())
             case Compare() | Among() | Has():
-                return with_attributes(part, partial(_with_relation, relations=relations))
+                return rename(part, _named_facts(attributes_of(part), relations))
             case _:
                 return None
 
     return cast(F, mapped(formula, changed))
 
 
-def _with_relation(attribute: Attribute, relations: Mapping[str, str]) -> Attribute:
-    of = attribute.of
-    return replace(attribute, of=_named(of, relations)) if isinstance(of, Atom) else attribute
+def _named_facts(attributes: Iterable[object], relations: Mapping[str, str]) -> dict[Atom, Atom]:
+    """The facts that have some attributes, with names in place of predicate variables."""
+    return {a.of: _named(a.of, relations) for a in attributes if isinstance(a, Attribute) and isinstance(a.of, Atom)}
 
 
 ENTITY_KINDS = ("name", "id")  # the other kinds of names may be values: a label is a text
@@ -559,9 +539,12 @@ class _ClauseReader:
         """What is shown, and in which order."""
         settled = []
         for column in query.shown:
-            value = self.values.get(column.what) if isinstance(column.what, Free) else None
-            settled.append(with_attributes(column, self.attribute) if value is None else replace(column, what=value))
-        return tuple(settled), tuple(with_attributes(o, self.attribute) for o in query.order)
+            what = self.values.get(column.what, column.what) if isinstance(column.what, Free) else column.what
+            if isinstance(column.what, Attribute):
+                what = self.attribute(column.what)
+            settled.append(replace(column, what=what))
+        order = tuple(replace(o, by=self.attribute(o.by)) if isinstance(o.by, Attribute) else o for o in query.order)
+        return tuple(settled), order
 
 
 def _as_name(value: Value) -> Name:
