@@ -548,7 +548,7 @@ class Store:
             about |= predict.told(files)
         if source.guarantees is not None:
             about["guarantees"] = {one.name: one.queries for one in source.guarantees.shapes.values()}
-        if told := contents.told(source.graph):
+        if told := contents.summarize_attributes(source.graph):
             about["attributes"] = told
         about["relation_names"] = source.graph.relations.names(contents.by_facts(source))
         return about | {"try": starting_queries(source)}

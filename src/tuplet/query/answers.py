@@ -65,11 +65,6 @@ class Answer:
     prefixes: Prefixes = NO_PREFIXES  # short forms of names, for people
     missing: tuple[Fact, ...] = ()  # of a given tuple without truth: what would have to hold and does not
 
-    @staticmethod
-    def of(parts: Parts, prefixes: Prefixes = NO_PREFIXES) -> Answer:
-        """The answer of its parts."""
-        return Answer(*parts, prefixes)
-
     @cached_property
     def witness(self) -> tuple[Fact, ...]:
         """The facts it rests on. Made when asked for: of a list of answers most are read without it."""
@@ -133,21 +128,15 @@ class Explanation:
         return f"{named}   truth {percent(answer.truth)}, {answer.status or 'status not known'}"
 
     def __str__(self) -> str:
-        facts = self.answer.witness
+        facts, short = self.answer.witness, self.answer.prefixes.short
         several = len({fact.clause for fact in facts}) > 1
-        rows = [
-            [
-                *([f"clause {fact.clause + 1}"] if several else []),
-                f"{fact.kind:<10}",
-                self.answer.prefixes.short(fact.labelled()),
-                percent(fact.truth),
-            ]
-            for fact in facts
-        ]
+        rows = [[f"{fact.kind:<10}", short(fact.labelled()), percent(fact.truth)] for fact in facts]
+        if several:
+            rows = [[f"clause {fact.clause + 1}", *row] for fact, row in zip(facts, rows, strict=True)]
         shown = [printable(self.title)]
-        shown += [f"  missing     {printable(self.answer.prefixes.short(f.labelled()))}" for f in self.answer.missing]
+        shown += [f"  missing     {printable(short(fact.labelled()))}" for fact in self.answer.missing]
         for fact, line in zip(facts, aligned(rows), strict=True):
-            shown += [f"  {line}", *(f"      {printable(self.answer.prefixes.short(text))}" for text in told(fact))]
+            shown += [f"  {line}", *(f"      {printable(short(text))}" for text in format_evidence(fact))]
         return "\n".join(shown)
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,31 +144,25 @@ class Explanation:
         return self.answer.to_dict()
 
     def _repr_html_(self) -> str:
-        short = self.answer.prefixes.short
-        rows = [
-            [
-                fact.kind,
-                Markup(
-                    "<br>".join([tag("code", short(fact.labelled())), *(tag("small", short(t)) for t in told(fact))])
-                ),
-                measured(percent(fact.truth), fact.truth),
+        short, rows = self.answer.prefixes.short, []
+        for fact in self.answer.witness:
+            lines = [
+                tag("code", short(fact.labelled())),
+                *(tag("small", short(text)) for text in format_evidence(fact)),
             ]
-            for fact in self.answer.witness
-        ]
-        rows += [["missing", Markup(tag("code", short(f.labelled()))), "0"] for f in self.answer.missing]
+            rows.append([fact.kind, Markup("<br>".join(lines)), measured(percent(fact.truth), fact.truth)])
+        rows += [["missing", tag("code", short(fact.labelled())), "0"] for fact in self.answer.missing]
         return html_table(["", "fact", "truth"], rows, self.title)
 
 
-def told(fact: Fact) -> list[str]:
-    """What speaks for a predicted fact, line by line; nothing where nobody asked."""
+def format_evidence(fact: Fact) -> list[str]:
+    """Evidence for a predicted fact, line by line; none if it was not asked for."""
     if fact.evidence is None:
         return []
-    said = [str(evidence) for evidence in fact.evidence] or ["no stated fact speaks for it"]
-    return (
-        said
-        if fact.lift is None
-        else [*said, f"{fact.lift:,.{0 if fact.lift >= 10 else 1}f} times as likely as chance"]
-    )
+    found = [str(evidence) for evidence in fact.evidence] or ["no stated fact speaks for it"]
+    if fact.lift is not None:
+        found.append(f"{fact.lift:,.{0 if fact.lift >= 10 else 1}f} times as likely as chance")
+    return found
 
 
 def show(answer: Answer, variable: str) -> str:
@@ -195,7 +178,9 @@ def show_cell(value: Any, label: str) -> str:
     """
     if isinstance(value, str):
         return show_entity(value, label)
-    return "" if value is None else str(json_value(value)) if not isinstance(value, bool) else str(value).lower()
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(json_value(value))
 
 
 def json_value(value: Any) -> Any:
@@ -213,17 +198,6 @@ def show_entity(name: str, label: str) -> str:
         return name
     same = "".join(filter(str.isalnum, label)).casefold() == "".join(filter(str.isalnum, name)).casefold()
     return label if same else f"{label} <{name}>"
-
-
-def arrow_column(values: list[Cell]) -> Any:
-    """Values as an Arrow column of their type; of several types, as text."""
-    import pyarrow as pa
-
-    plain = [str(value) if isinstance(value, Named) else value for value in values]
-    try:
-        return pa.array(plain)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([None if value is None else show_cell(value, "") for value in plain], pa.string())
 
 
 # What a cell begins with that a spreadsheet takes for a formula.
@@ -245,15 +219,12 @@ def csv_text(table: pyarrow.Table, safe: bool = False) -> str:
     import pyarrow.compute as pc
     import pyarrow.csv
 
-    columns, names = [], table.column_names
-    for column in table.columns:
-        if pa.types.is_dictionary(column.type):  # which CSV has not
-            column = column.cast(pa.string())
-        if safe and pa.types.is_string(column.type):
-            column = pc.replace_substring_regex(column, _FORMULA, r"'\0")
-        columns.append(column)
-    if safe:
-        names = pc.replace_substring_regex(pa.array(names), _FORMULA, r"'\0").to_pylist()
+    def made_safe(texts: Any) -> Any:
+        return pc.replace_substring_regex(texts, _FORMULA, r"'\0") if safe and pa.types.is_string(texts.type) else texts
+
+    # CSV has no dictionaries
+    columns = [c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for c in table.columns]
+    columns, names = list(map(made_safe, columns)), made_safe(pa.array(table.column_names, pa.string())).to_pylist()
     sink = pa.BufferOutputStream()
     pyarrow.csv.write_csv(pa.table(columns, names), sink)
     return bytes(sink.getvalue()).decode()
@@ -386,16 +357,14 @@ class Answers(Sequence[Answer]):
     def __getitem__(self, index: slice) -> list[Answer]: ...
     def __getitem__(self, index: int | slice) -> Answer | list[Answer]:
         if isinstance(index, slice):
-            return [self._answer(i) for i in range(*index.indices(len(self)))]
+            return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(f"answer {index} of {len(self)}")
-        return self._answer(index % len(self))
+        place = index % len(self)
+        return Answer(*next(self._parts(place, place + 1)), self.graph.prefixes)
 
     def __iter__(self) -> Iterator[Answer]:
-        return (Answer.of(parts, self.graph.prefixes) for parts in self._parts(0, len(self)))
-
-    def _answer(self, i: int) -> Answer:
-        return Answer.of(next(self._parts(i, i + 1)), self.graph.prefixes)
+        return (Answer(*parts, self.graph.prefixes) for parts in self._parts(0, len(self)))
 
     def rows(self, start: int = 0, stop: int | None = None) -> Iterator[dict[str, Any]]:
         """Answers in the JSON schema, one by one."""
@@ -467,17 +436,16 @@ class Answers(Sequence[Answer]):
     @cached_property
     def _evidence(self) -> dict[Triple, tuple[Evidence, ...] | None]:
         """What speaks for predicted facts, in names."""
-        name, label, relation = self.graph.entities.name, self.graph.entities.label, self.graph.relations.name
+        entities, relations = self.graph.entities, self.graph.relations
 
-        def stated(head: int, number: int, tail: int) -> StatedFact:
-            return StatedFact(name(head), relation(number), name(tail), label(head), label(tail))
+        def stated(head: int, relation: int, tail: int) -> StatedFact:
+            ends, labels = entities.names([head, tail]), entities.labels_of([head, tail])
+            return StatedFact(ends[0], relations.name(relation), ends[1], *labels)
 
-        return {
-            fact: None
-            if reasons is None
-            else tuple(Evidence(r.kind, tuple(stated(*fact) for fact in r.facts), r.weight) for r in reasons)
-            for fact, reasons in self.evidence.items()
-        }
+        def named(reasons: tuple[Reason, ...]) -> tuple[Evidence, ...]:
+            return tuple(Evidence(r.kind, tuple(stated(*fact) for fact in r.facts), r.weight) for r in reasons)
+
+        return {fact: None if reasons is None else named(reasons) for fact, reasons in self.evidence.items()}
 
     @cached_property
     def _statuses(self) -> list[Status | None]:
@@ -518,7 +486,12 @@ class Answers(Sequence[Answer]):
             if isinstance(place, int):
                 columns[variable] = self._dictionary(self.ranking.tuples[:, place], entities.name)
             else:
-                columns[variable] = arrow_column(place)
+                plain = [str(value) if isinstance(value, Named) else value for value in place]
+                try:
+                    columns[variable] = pa.array(plain)
+                except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types
+                    cells = [None if value is None else show_cell(value, "") for value in plain]
+                    columns[variable] = pa.array(cells, pa.string())
         for variable, place in zip(self.variables, places, strict=True):
             if isinstance(place, int) and entities.labelled:  # where nothing has a label, a column of them says nothing
                 label = self._free_column(f"{variable}_label", columns)
@@ -589,10 +562,7 @@ class Answers(Sequence[Answer]):
         number = len(self)
         first, last = shortened(number, number if most is None else most, FIRST, LAST)
         rows = [
-            (
-                self._offset + i,
-                [*self._cells(values, labels), percent(truth), status or "?"],
-            )
+            (self._offset + i, [*self._cells(values, labels), percent(truth), status or "?"])
             for part in (first, last)
             for i, (values, labels, truth, status, _) in zip(part, self._parts(part.start, part.stop), strict=True)
         ]
@@ -610,17 +580,17 @@ class Answers(Sequence[Answer]):
 
     def summary(self) -> str:
         """One line in words: how many, how sure the order is, what is known of the rest, and how long it took."""
-        found = f"{counted(len(self), 'answer')}, {self._order()} (engine {self.engine}); {self._rest()}"
+        engine = f"(engine {self.engine})"
         if self.number is not None:
-            found = f"{self.number} (engine {self.engine})"
+            found = f"{self.number} {engine}"
         elif self.form == "ask":
             holds = "yes" if self.holds else f"not known: {self.pruned}" if self.holds is None else "no"
-            found = f"{holds} (engine {self.engine}); {self._rest()}"
+            found = f"{holds} {engine}; {self._rest()}"
         elif self.exact and not len(self) and not self.bound:
             skipped = f" after the first {self._offset:,}" if self._offset else ""
-            found = (
-                f"no answers{skipped}: no {self._others('')}tuple has any truth{self._where()} (engine {self.engine})"
-            )
+            found = f"no answers{skipped}: no {self._others('')}tuple has any truth{self._where()} {engine}"
+        else:
+            found = f"{counted(len(self), 'answer')}, {self._order()} {engine}; {self._rest()}"
         parts = [found, f"{self.elapsed_ms:.1f} ms"]
         if self.guarantee is not None:
             parts.append(self.guarantee.words())

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +13,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Finder
 from tuplet.lang.ast import Name
 from tuplet.progress import counted
-from tuplet.query.answers import show_entity
+from tuplet.query.answers import json_value, show_entity
 from tuplet.query.bind import resolve
 from tuplet.query.display import Listing
 from tuplet.query.source import Source
@@ -51,11 +50,8 @@ class EntityValues(Listing[EntityValue]):
     """All values of an entity; numbers are shown as they are, since a year is no amount."""
 
     def _shown(self) -> list[list[str]]:
-        return [["attribute", "value"], *([row.attribute, _with_tag(row)] for row in self)]
-
-
-def _with_tag(row: EntityValue) -> str:
-    return shown(row.value) + (f" @{row.language}" if row.language else "")
+        rows = [[row.attribute, shown(row.value) + (f" @{row.language}" if row.language else "")] for row in self]
+        return [["attribute", "value"], *rows]
 
 
 def attributes(graph: KnowledgeGraph) -> Listing[AttributeRow]:
@@ -90,7 +86,7 @@ def _row(graph: KnowledgeGraph, columns: Sequence[AttributeColumn]) -> Attribute
     )
 
 
-def told(graph: KnowledgeGraph) -> dict[str, str]:
+def summarize_attributes(graph: KnowledgeGraph) -> dict[str, str]:
     """Each attribute in a few words."""
     found: dict[str, list[str]] = {}
     for row in attributes(graph):
@@ -100,22 +96,13 @@ def told(graph: KnowledgeGraph) -> dict[str, str]:
 
 def values_of_entity(graph: KnowledgeGraph, entity: int) -> EntityValues:
     """All values of an entity, by attribute."""
-    columns: Iterable[AttributeColumn] = (column for column in graph.attributes.columns if column.relation < 0)
     rows = [
-        EntityValue(column.name, written(value), column.kind, tag)
-        for column in columns
+        EntityValue(column.name, json_value(value), column.kind, tag)
+        for column in graph.attributes.columns
+        if column.relation < 0
         for value, tag in column.tagged_values_of(entity)
     ]
     return EntityValues(sorted(rows, key=lambda row: row.attribute), EntityValue, prefixes=graph.prefixes)
-
-
-def written(value: Plain) -> bool | int | float | str:
-    """A value as JSON has it: dates and times are texts.
-
-    >>> written(datetime.date(1990, 5, 1)), written(31)
-    ('1990-05-01', 31)
-    """
-    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def shown(value: Plain) -> str:
@@ -126,7 +113,7 @@ def shown(value: Plain) -> str:
     """
     if isinstance(value, bool):
         return str(value).lower()
-    text = f"{value:.6g}" if isinstance(value, float) else str(written(value))
+    text = f"{value:.6g}" if isinstance(value, float) else str(json_value(value))
     text = " ".join(text.split()) if "\n" in text else text
     return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
 
@@ -170,16 +157,10 @@ class EntityFacts(Listing[EntityFact]):
     """All about one entity; shown by labels."""
 
     def _shown(self) -> list[list[str]]:
-        rows = [
-            [
-                show_entity(f.head, f.head_label),
-                f.relation,
-                show_entity(f.tail, f.tail_label),
-                f"{f.truth:.4g}",
-                f.status,
-            ]
-            for f in self
-        ]
+        rows = []
+        for f in self:
+            head, tail = show_entity(f.head, f.head_label), show_entity(f.tail, f.tail_label)
+            rows.append([head, f.relation, tail, f"{f.truth:.4g}", f.status])
         return [["head", "relation", "tail", "truth", "status"], *rows]
 
 
@@ -191,28 +172,22 @@ def by_facts(source: Source) -> list[int]:
 
 def relations(source: Source) -> Listing[RelationRow]:
     """The relations of a source, those with most facts first."""
-    graph, stated = source.graph, source.facts.relation_edges
-    listed = None
+    graph, facts, words, listed = source.graph, source.facts, source.graph.entities, None
+    stated = facts.relation_edges
     if source.truth is not None and source.truth.tabulated:
         listed = source.truth.table(()).adjacency.relation_edges - stated  # to count edges is not to read them
     rows = []
     for r in by_facts(source):
-        head, tail = _example(source, r)
+        ends = facts.first_entity(2 * r), -1
+        if ends[0] >= 0:
+            ends = ends[0], int(facts.row(ends[0], 2 * r)[0])
+        head, tail = (show_entity(words.name(i), words.label(i)) if i >= 0 else "" for i in ends)
         predicted = None if listed is None else int(listed[r])
         rate = source.base_rates[r] if source.base_rates else None
         lift = round(0.3 / rate) if rate else None
         name, label = graph.relations.name(r), graph.relations.label(r)
         rows.append(RelationRow(name, label, int(stated[r]), predicted, head, tail, rate, lift))
     return Listing(rows, RelationRow, prefixes=graph.prefixes, attributes=attributes(graph))
-
-
-def _example(source: Source, relation: int) -> tuple[str, str]:
-    facts, entities = source.facts, source.graph.entities
-    head = facts.first_entity(2 * relation)
-    if head < 0:
-        return "", ""
-    tail = int(facts.row(head, 2 * relation)[0])
-    return tuple(show_entity(entities.name(i), entities.label(i)) for i in (head, tail))  # type: ignore[return-value]
 
 
 def find(source: Source, text: str, k: int, relations: bool) -> Listing[FoundName]:
