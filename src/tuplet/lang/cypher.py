@@ -170,9 +170,7 @@ class ConditionReader(PatternReader):
         self.advance()
         self.accept("MATCH")
         parts: list[Part] = []
-        self.path(parts, new=False)
-        while self.accept(","):
-            self.path(parts, new=False)
+        self.several(lambda: self.path(parts, new=False), ",")
         if self.accept("WHERE"):
             parts.append(self.expression())
         self.expect("}", "after EXISTS { …")
@@ -228,22 +226,10 @@ class ConditionReader(PatternReader):
             if operator not in FLIPPED:
                 self.refuse(f"{sign.text} takes a property on its left and a text on its right", sign)
             operator, left, right = FLIPPED[operator], right, left
-        if isinstance(left, TypeOf) and isinstance(right, TypeOf) and operator in ("=", "!="):
-            types = [Constant(self.type_of(side.relationship)) for side in (left, right)]
-            return Same(*types) if operator == "=" else Different(*types)
-        if isinstance(left, TypeOf) and isinstance(right, Value) and operator in ("=", "!="):
-            same = self.is_type(left.relationship, (right,))
+        if operator in ("=", "!=") and (same := self.same(left, right)):
             return same if operator == "=" else negation(same)
         if isinstance(left, Exists) and isinstance(right, Exists):
-            if operator not in ("=", "!="):
-                self.fail("nodes have no order; compare their properties", sign)
-            return Same(left, right) if operator == "=" else Different(left, right)
-        if isinstance(left, Identity):
-            if operator in ("=", "!=") and isinstance(right, Identity):
-                return Same(left.node, right.node) if operator == "=" else Different(left.node, right.node)
-            if operator in ("=", "!=") and isinstance(right, Value):
-                named = Constant(self.entity(right))
-                return Same(left.node, named) if operator == "=" else Different(left.node, named)
+            self.fail("nodes have no order; compare their properties", sign)
         one, other = (side.node if isinstance(side, Identity) else side for side in (left, right))
         known = isinstance(other, Value | Attribute) or isinstance(right, Identity)
         if not known or not (isinstance(one, Value | Attribute) or isinstance(left, Identity)):
@@ -259,6 +245,21 @@ class ConditionReader(PatternReader):
         if operator == "matches":
             other = self.whole(other, sign)
         return Compare(operator, one, other)
+
+    def same(self, left: Side, right: Side) -> Formula | None:
+        """That two nodes, names or types are one, if both sides are such."""
+        match left, right:
+            case TypeOf(one), TypeOf(other):
+                return Same(Constant(self.type_of(one)), Constant(self.type_of(other)))
+            case TypeOf(one), Value():
+                return self.is_type(one, (right,))
+            case (Exists(), Exists()):
+                return Same(left, right)
+            case Identity(node), Identity(again):
+                return Same(node, again)
+            case Identity(node), Value():
+                return Same(node, Constant(self.entity(right)))
+        return None
 
     def settled(self, operator: Operator, left: Value, right: Value, sign: Token) -> Formula:
         """A comparison of two values."""
@@ -567,35 +568,33 @@ class CypherParser(ConditionReader):
         """A column of a variable, a property or a type; its variables become free."""
         if any(column.name == name for column in shown.columns):
             self.fail(f"two columns are called {name}; rename one with AS", token)
-        match what:
-            case Exists() as node:
-                column = Column(name, Free(node.name))
-                shown.free.setdefault(node.name)
-            case Identity(node):
-                column = Column(name, Free(node.name))
-                shown.free.setdefault(node.name)
-            case TypeOf(relationship) | (Relationship() as relationship):
-                column = Column(name, self.type_of(relationship))
-                shown.free.update(dict.fromkeys(relationship.ends()))
-            case Attribute() as attribute:
-                column = Column(name, self.shown_attribute(attribute, shown, token), optional=True)
-            case _:
-                self.refuse("RETURN takes variables, their properties, type(), id() and count()", token)
+        refusal = "RETURN takes variables, their properties, type(), id() and count()"
+        found = self.visible(what, shown, token, refusal)
+        column = Column(name, found, optional=isinstance(found, Attribute))
         shown.columns.append(column)
 
-    def shown_attribute(self, attribute: Attribute, shown: Shown, token: Token | None) -> Attribute:
-        """An attribute in a column or an order: of the one fact that a relationship is, of nodes that are free."""
-        of = attribute.of
-        if isinstance(of, Atom):
-            relationship = self.relationships[of.relation.text]
-            facts = relationship.facts()
-            if len(facts) > 1:
-                self.refuse("properties of a relationship without a direction are not returned; write -> or <-", token)
-            attribute = replace(attribute, of=facts[0])
-            shown.free.update(dict.fromkeys(relationship.ends()))
-        elif isinstance(of, Exists):
-            shown.free.setdefault(of.name)
-        return attribute
+    def visible(self, what: object, shown: Shown, token: Token | None, refusal: str) -> Free | Name | Attribute:
+        """What a column or an order shows; the variables that it needs become free."""
+        match what:
+            case Exists(name) | Identity(Exists(name)):
+                shown.free.setdefault(name)
+                return Free(name)
+            case TypeOf(relationship) | (Relationship() as relationship):
+                shown.free.update(dict.fromkeys(relationship.ends()))
+                return self.type_of(relationship)
+            case Attribute(Atom(relation)):
+                relationship = self.relationships[relation.text]
+                facts = relationship.facts()
+                if len(facts) > 1:
+                    several = "properties of a relationship without a direction are not returned; write -> or <-"
+                    self.refuse(several, token)
+                shown.free.update(dict.fromkeys(relationship.ends()))
+                return replace(what, of=facts[0])
+            case Attribute(Exists(name)):
+                shown.free.setdefault(name)
+                return what
+            case _:
+                self.refuse(refusal, token)
 
     def count(self, shown: Shown) -> None:
         """`count(*)`, `count(x)`, `count(x.property)` or `count(DISTINCT x)`"""
@@ -637,10 +636,7 @@ class CypherParser(ConditionReader):
             return []
         if not self.accept("BY"):
             self.unexpected("BY after ORDER", ("BY",))
-        keys = [self.order_key(shown)]
-        while self.accept(","):
-            keys.append(self.order_key(shown))
-        return keys
+        return self.several(lambda: self.order_key(shown), ",")
 
     def order_key(self, shown: Shown) -> Order:
         start, token = self.index, self.token
@@ -664,15 +660,7 @@ class CypherParser(ConditionReader):
         return Order(by, descending)
 
     def key_of(self, what: object, columns: dict[str, Column], shown: Shown, token: Token) -> str | Attribute:
-        match what:
-            case Attribute() as attribute:
-                wanted: object = self.shown_attribute(attribute, shown, token)
-            case Exists(name) | Identity(Exists(name)):
-                wanted = Free(name)
-            case TypeOf(relationship) | (Relationship() as relationship):
-                wanted = self.type_of(relationship)
-            case _:
-                self.refuse("ORDER BY takes variables and their properties", token)
+        wanted = self.visible(what, shown, token, "ORDER BY takes variables and their properties")
         for name, column in columns.items():
             if column.what == wanted:
                 return name

@@ -257,6 +257,8 @@ UNSUPPORTED = {
 SUPPORTED = ("MATCH", "WHERE", "RETURN", "ORDER", "SKIP", "LIMIT", "UNION")
 _FULL = {"OPTIONAL": "OPTIONAL MATCH", "LOAD": "LOAD CSV"}
 _CLOSED_BY = {"/": "*/"}
+_PLAIN = re.compile(r"\w+")
+MAX_STEPS = 16  # of a path of fixed length
 _NUMBER_TYPES = (bool, int, float, str, datetime.date)
 
 
@@ -271,14 +273,21 @@ SYNTAX = Syntax(
 )
 
 
-class CypherReader(ExpressionReader):
-    """Walks the words of a Cypher text: names, values, parameters and keywords."""
+class PatternReader(ExpressionReader):
+    """Reads names, values and parameters, and the patterns of MATCH."""
 
     lexicon, syntax = CYPHER_WORDS, SYNTAX
 
     def __init__(self, text: str, parameters: Parameters) -> None:
         super().__init__(text)
         self.parameters = parameters
+        self.nodes: dict[str, bool] = {}  # every node, and whether a name was given to it
+        self.matched: dict[str, Token] = {}  # the nodes of MATCH, and where they first stand
+        self.relationships: dict[str, Relationship] = {}
+        self.lists: set[str] = set()  # variables of paths of fixed length
+        self.taken = {token.text for token in self.tokens if token.kind == "word"}
+        self.renamed: dict[str, str] = {}  # variables with signs that other languages do not know
+        self.fresh = 0
 
     # --- words --------------------------------------------------------------------------------------------------------
 
@@ -420,24 +429,6 @@ class CypherReader(ExpressionReader):
         if not isinstance(given, _NUMBER_TYPES):
             self.fail(f"the parameter ${name} is no number, text, date or list of them", token)
         return Value(given, "", token.position, len(token.text))
-
-
-_PLAIN = re.compile(r"\w+")
-MAX_STEPS = 16  # of a path of fixed length
-
-
-class PatternReader(CypherReader):
-    """The patterns of MATCH."""
-
-    def __init__(self, text: str, parameters: Parameters) -> None:
-        super().__init__(text, parameters)
-        self.nodes: dict[str, bool] = {}  # every node, and whether a name was given to it
-        self.matched: dict[str, Token] = {}  # the nodes of MATCH, and where they first stand
-        self.relationships: dict[str, Relationship] = {}
-        self.lists: set[str] = set()  # variables of paths of fixed length
-        self.taken = {token.text for token in self.tokens if token.kind == "word"}
-        self.renamed: dict[str, str] = {}  # variables with signs that other languages do not know
-        self.fresh = 0
 
     # --- patterns -----------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ from tuplet.lang.ast import (
     Variable,
 )
 from tuplet.lang.reader import Side, SideReader, Syntax, Token, is_number, tokenize
+from tuplet.lang.rewrite import new_name
 
 RESERVED = ("exists", "limit", "offset", "order", "show")
 WORDS: tuple[Operator, ...] = ("contains", "starts", "ends", "matches", "language")
@@ -167,21 +168,13 @@ class LogicParser(SideReader):
         outer, fresh = self.scope, dict[Token, Exists]()
         self.scope = dict(outer)
         for token in declared:
-            self.scope[token.text[1:]] = fresh[token] = Exists(self.fresh(token.text[1:]))
+            self.scope[token.text[1:]] = fresh[token] = Exists(new_name(token.text[1:], self.taken))
         formula = self.expression()
         self.scope = outer
         for token, variable in fresh.items():
             if variable.name not in self.used:
                 self.fail(f"{token.text} is quantified, but the formula does not contain it", token)
         return formula
-
-    def fresh(self, name: str) -> str:
-        candidate, count = name, 1
-        while candidate in self.taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        self.taken.add(candidate)
-        return candidate
 
     # --- atoms and conditions --------------------------------------------------------------------------------------
 

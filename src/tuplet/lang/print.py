@@ -42,7 +42,7 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.logic import RESERVED
 from tuplet.lang.reader import UNQUOTED, is_ambiguous, is_number, quoted, tokenize, write, write_sparql
-from tuplet.lang.rewrite import disjunctive_normal_form, push_negation
+from tuplet.lang.rewrite import disjunctive_normal_form, new_name, push_negation
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
 _LOCAL = re.compile(r"\w(?:[\w-]|\.+(?=[\w-]))*")
@@ -315,7 +315,8 @@ class _Printer:
         _refuse_named_by_values(query)
         for column in query.shown:
             if isinstance(column.what, Attribute) and column.what not in self.variables:
-                self.variables[column.what] = self.fresh(column.name if _WORD.fullmatch(column.name) else "")
+                name = column.name if _WORD.fullmatch(column.name) else "value"
+                self.variables[column.what] = new_name(name, self.taken)
         if _bound(body) is None:
             body = disjunctive_normal_form(push_negation(query)).body
             assert isinstance(body, Or)
@@ -427,17 +428,8 @@ class _Printer:
     def variable(self, attribute: Attribute) -> str:
         if attribute not in self.variables:
             local = re.sub(r"\W+", "_", re.split(r"[#/:]", attribute.name.text)[-1]).strip("_")
-            self.variables[attribute] = self.fresh(attribute.variable or local)
+            self.variables[attribute] = new_name(attribute.variable or local or "value", self.taken)
         return self.variables[attribute]
-
-    def fresh(self, name: str) -> str:
-        name = name or "value"
-        found, count = name, 1
-        while found in self.taken:
-            count += 1
-            found = f"{name}_{count}"
-        self.taken.add(found)
-        return found
 
     # --- filters -----------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.cypher import TRUTH
 from tuplet.lang.reader import MAX_DIGITS
-from tuplet.lang.rewrite import disjunctive_normal_form, push_negation
+from tuplet.lang.rewrite import disjunctive_normal_form, new_name, push_negation
 
 CYPHER_RESERVED = frozenset(
     """ALL AND ANY AS ASC BY CALL CASE CONTAINS COUNT CREATE DATE DATETIME DELETE DESC DETACH DISTINCT ENDS EXISTS FALSE
@@ -222,17 +222,10 @@ class Block:
         if not isinstance(term, Constant):
             return _quoted(term.name)
         if term.name not in self.constants:
-            self.constants[term.name] = self.fresh()
+            self.constants[term.name] = new_name("", self.taken, numbered=True)
             self.waiting.append(Same(Exists(self.constants[term.name]), Constant(term.name)))
         self.known.add(Exists(self.constants[term.name]))
         return self.constants[term.name]
-
-    def fresh(self) -> str:
-        number = 1
-        while f"_{number}" in self.taken:
-            number += 1
-        self.taken.add(f"_{number}")
-        return f"_{number}"
 
     def name_of(self, fact: Atom) -> str:
         if fact.relation.kind == "variable":
@@ -240,7 +233,7 @@ class Block:
         if fact not in self.named:
             if fact not in self.parts:
                 _refuse("properties of a fact that is one of several")
-            self.named[fact] = self.fresh()
+            self.named[fact] = new_name("", self.taken, numbered=True)
         return self.named[fact]
 
     # --- conditions ---------------------------------------------------------------------------------------------------

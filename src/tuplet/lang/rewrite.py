@@ -121,6 +121,21 @@ def rename(part: T, renamed: Mapping[Any, Any]) -> T:
     return made
 
 
+def new_name(name: str, taken: set[str], numbered: bool = False) -> str:
+    """A name that is not taken so far: the name itself, or (always if `numbered`) with a number behind it.
+
+    >>> taken = {"x", "_1"}
+    >>> new_name("y", taken), new_name("x", taken), new_name("", taken, numbered=True), sorted(taken)
+    ('y', 'x_2', '_2', ['_1', '_2', 'x', 'x_2', 'y'])
+    """
+    count, found = 1, f"{name}_1" if numbered else name
+    while found in taken:
+        count += 1
+        found = f"{name}_{count}"
+    taken.add(found)
+    return found
+
+
 # --- the rules ---------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +173,7 @@ def rename_apart(query: Query) -> Query:
         own = dict.fromkeys(term for term in terms(part) if isinstance(term, Exists))
         for variable in own:
             if variable.name in seen:
-                renamed[variable] = Exists(_fresh(variable.name, taken))
+                renamed[variable] = Exists(new_name(variable.name, taken))
         seen.update(variable.name for variable in own)
         parts.append(rename(part, renamed) if renamed else part)
     return replace(query, body=Or(tuple(parts)))
@@ -351,14 +366,6 @@ def _distinct(clauses: list[tuple[Literal, ...]]) -> list[tuple[Literal, ...]]:
             continue
         found.setdefault(_identity(literals) if len(clauses) > 1 else None, literals)
     return list(found.values())
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    count = 2
-    while f"{name}_{count}" in taken:
-        count += 1
-    taken.add(f"{name}_{count}")
-    return f"{name}_{count}"
 
 
 def _undirected(literal: Literal) -> object:

@@ -55,70 +55,66 @@ from tuplet.lang.ast import (
     atoms,
 )
 from tuplet.lang.reader import Side, Token
-from tuplet.lang.rewrite import conjunction, disjunction, rename
+from tuplet.lang.rewrite import conjunction, disjunction, new_name, rename
 from tuplet.lang.sparql_filters import FilterParser, InnerGroup, Scope
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 # What SPARQL has and this subset has not, with the way out where there is one.
 UNSUPPORTED = {
-    "ADD": "queries only read",
-    "CLEAR": "queries only read",
     "CONSTRUCT": "select the variables with SELECT",
-    "COPY": "queries only read",
-    "CREATE": "queries only read",
-    "DELETE": "queries only read",
     "DESCRIBE": "select what you want to know: SELECT ?p ?o { <name> ?p ?o }",
-    "DROP": "queries only read",
     "FROM": "write GRAPH <name> { patterns }",
     "GROUP": "count one group with SELECT (COUNT(DISTINCT ?x) AS ?n)",
     "HAVING": "answers are sets of tuples; only COUNT is known",
-    "INSERT": "queries only read",
     "LET": "write BIND(value AS ?variable)",
-    "LOAD": "queries only read",
     "MINUS": "write FILTER NOT EXISTS { one pattern }",
-    "MOVE": "queries only read",
     "SERVICE": "a query reads one graph",
-    "WITH": "queries only read",
+    **dict.fromkeys(("ADD", "CLEAR", "COPY", "CREATE", "DELETE", "DROP"), "queries only read"),
+    **dict.fromkeys(("INSERT", "LOAD", "MOVE", "WITH"), "queries only read"),
 }
 SUPPORTED = (
     *("ASK", "BASE", "BIND", "DISTINCT", "EXISTS", "FILTER", "GRAPH", "LIMIT", "NOT", "OFFSET", "OPTIONAL", "ORDER"),
     *("PREFIX", "REDUCED", "SELECT", "UNION", "VALUES", "WHERE"),
 )
+_IN_GROUP = ("BIND", "FILTER", "GRAPH", "OPTIONAL", "UNION", "VALUES")
 _FULL = {"GROUP": "GROUP BY"}
+GRAPH = "graph"  # the attribute of facts that says which named graph they are from
+TRUTH = "truth"
 _ANY_LENGTH = "paths of any length (+ * ?) are not supported, a query has a fixed number of steps; write {}"
 
 
 @dataclass(frozen=True, slots=True)
-class BackwardPath:
-    """`^path`."""
+class PathParts:
+    """`^path`, `path/path` or `path|path`."""
 
-    step: SparqlPath
-
-
-@dataclass(frozen=True, slots=True)
-class PathSteps:
-    """`path/path`."""
-
-    steps: tuple[SparqlPath, ...]
+    sign: str
+    parts: tuple[SparqlPath, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PathChoice:
-    """`path|path`."""
-
-    branches: tuple[SparqlPath, ...]
+SparqlPath: TypeAlias = Name | PathParts
 
 
-SparqlPath: TypeAlias = Name | BackwardPath | PathSteps | PathChoice
+def parse_sparql(text: str, prefixes: Mapping[str, str] | None = None) -> Query:
+    """Parse a SELECT or ASK query.
+
+    >>> query = parse_sparql('SELECT ?x WHERE { ?x :treats ?y . ?y :causes "asthma" }')
+    >>> query.free, len(query.body.parts)
+    ((Free(name='x'),), 2)
+    """
+    return SparqlParser(text, prefixes).query()
 
 
-class TripleParser(FilterParser):
-    """Reads triples."""
+class SparqlParser(FilterParser):
+    """One query, from its first token to its last."""
+
+    form: Form = "select"
+    counted = ""
 
     def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
         super().__init__(text, prefixes)
         self.selected: dict[str, Token] | None = {}  # None: all variables of the patterns
+        self.titles: dict[str, str] = {}  # under which name a selected variable is shown
         self.seen: dict[str, None] = {}
         self.constants: dict[str, Side] = {}
         self.scope = Scope()
@@ -163,17 +159,14 @@ class TripleParser(FilterParser):
             variable = self.variable(token)
             self.relations.setdefault(variable.name, token)
             return Name(variable.name, "variable", token.position, len(token.text))
-        first = self.sequence()
-        branches = [first]
-        while self.accept("|"):
-            branches.append(self.sequence())
-        return PathChoice(tuple(branches)) if len(branches) > 1 else first
+        branches = self.several(self.sequence, "|")
+        return PathParts("|", tuple(branches)) if len(branches) > 1 else branches[0]
 
     def sequence(self) -> SparqlPath:
         steps = [self.step()]
         while self.accept("/") or self.slashed():
             steps.append(self.step())
-        return PathSteps(tuple(steps)) if len(steps) > 1 else steps[0]
+        return PathParts("/", tuple(steps)) if len(steps) > 1 else steps[0]
 
     def slashed(self) -> bool:
         """`/a` and `/ex` of `/ex:name` are words so far."""
@@ -188,7 +181,7 @@ class TripleParser(FilterParser):
         start = self.index
         token = self.token
         if self.accept("^"):
-            return BackwardPath(self.step())
+            return PathParts("^", (self.step(),))
         if self.accept("("):
             self.deeper()
             found = self.path(set())
@@ -222,15 +215,15 @@ class TripleParser(FilterParser):
     def walked(self, path: SparqlPath, head: Term, tail: Term) -> Formula:
         """A path between two terms."""
         match path:
-            case BackwardPath(step):
+            case PathParts("^", (step,)):
                 return self.walked(step, tail, head)
-            case PathSteps(steps):
+            case PathParts("/", steps):
                 between: list[Term] = [head]
                 between += [Exists(self.fresh("step")) for _ in steps[1:]]
                 between.append(tail)
                 walks = zip(steps, between, between[1:], strict=False)
                 return conjunction([self.walked(step, one, other) for step, one, other in walks])
-            case PathChoice(branches):
+            case PathParts(_, branches):
                 return disjunction([self.walked(branch, head, tail) for branch in branches])
             case _:
                 return Atom(path, head, tail)
@@ -286,13 +279,8 @@ class TripleParser(FilterParser):
 
     def fresh(self, name: str) -> str:
         """A name that no variable of the text has."""
-        if not self.taken:
-            self.taken = {token.text[1:] for token in self.tokens if token.kind == "variable"}
-        count = 1
-        while f"{name}_{count}" in self.taken:
-            count += 1
-        self.taken.add(f"{name}_{count}")
-        return f"{name}_{count}"
+        self.taken = self.taken or {token.text[1:] for token in self.tokens if token.kind == "variable"}
+        return new_name(name, self.taken, numbered=True)
 
     def blank(self, bound: set[str], shown: bool) -> Exists:
         """`[ ]` or `[ :relation object ]`: something that only has to exist."""
@@ -345,15 +333,6 @@ class TripleParser(FilterParser):
             if word not in SUPPORTED:
                 self.fail(f"expected {expected}, found {self.found()}{advice}")
         self.fail(f"expected {expected}, found {self.found()}")
-
-
-GRAPH = "graph"  # the attribute of facts that says which named graph they are from
-
-_IN_GROUP = ("BIND", "FILTER", "GRAPH", "OPTIONAL", "UNION", "VALUES")
-
-
-class PatternParser(TripleParser):
-    """Reads groups."""
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -560,40 +539,7 @@ class PatternParser(TripleParser):
             self.refuse("GRAPH takes plain patterns; write one GRAPH for each part of a UNION or NOT EXISTS")
         return conjunction([formula, *where]), bound
 
-
-def _parts(formula: Formula) -> tuple[Formula, ...]:
-    return formula.parts if isinstance(formula, And) else (formula,)
-
-
-def _is_missing(formula: Formula | None, variable: Exists) -> bool:
-    """Whether a negated pattern may say that an entity has no value of an attribute: only its object is open."""
-    if not isinstance(formula, Atom):
-        return False
-    return formula.tail == variable != formula.head and formula.relation.kind != "variable"
-
-
-TRUTH = "truth"
-
-
-def parse_sparql(text: str, prefixes: Mapping[str, str] | None = None) -> Query:
-    """Parse a SELECT or ASK query.
-
-    >>> query = parse_sparql('SELECT ?x WHERE { ?x :treats ?y . ?y :causes "asthma" }')
-    >>> query.free, len(query.body.parts)
-    ((Free(name='x'),), 2)
-    """
-    return SparqlParser(text, prefixes).query()
-
-
-class SparqlParser(PatternParser):
-    """One query, from its first token to its last."""
-
-    form: Form = "select"
-    counted = ""
-
-    def __init__(self, text: str, prefixes: Mapping[str, str] | None = None) -> None:
-        super().__init__(text, prefixes)
-        self.titles: dict[str, str] = {}  # under which name a selected variable is shown
+    # --- the query ---------------------------------------------------------------------------------------------------
 
     def query(self) -> Query:
         self.prologue()
@@ -765,3 +711,14 @@ class SparqlParser(PatternParser):
             self.refuse(f"{token.text} is not selected; order by a selected variable or an attribute", token)
         advice = hint(name, (*self.seen, TRUTH), "?{}".format)
         self.fail(f"no pattern contains {token.text}{advice}", token)
+
+
+def _parts(formula: Formula) -> tuple[Formula, ...]:
+    return formula.parts if isinstance(formula, And) else (formula,)
+
+
+def _is_missing(formula: Formula | None, variable: Exists) -> bool:
+    """Whether a negated pattern may say that an entity has no value of an attribute: only its object is open."""
+    if not isinstance(formula, Atom):
+        return False
+    return formula.tail == variable != formula.head and formula.relation.kind != "variable"
