@@ -242,6 +242,16 @@ def terms(formula: Formula) -> Iterator[Term]:
             yield from _terms_in(atom)
 
 
+def attributes_of(formula: Formula) -> Iterator[Attribute]:
+    """The attributes that the conditions of a formula speak of, left to right, with repetitions."""
+    for atom in atoms(formula):
+        match atom:
+            case Compare(_, left, right):
+                yield from (side for side in (left, right) if isinstance(side, Attribute))
+            case Among(Attribute() as item) | Has(item):
+                yield item
+
+
 def _terms_in(part: Condition | Operand | Atom) -> Iterator[Term]:
     match part:
         case Constant() | Free() | Exists():

@@ -38,6 +38,7 @@ from tuplet.lang.ast import (
     Term,
     Value,
     atoms,
+    attributes_of,
     terms,
 )
 from tuplet.lang.logic import RESERVED
@@ -60,8 +61,7 @@ def to_logic(query: Query) -> str:
     show = f" show {', '.join(map(column_to_logic, columns))}" if columns else ""
     form = "" if query.form == "select" else f"{query.form} "
     counted = f" as {title(query.counted)}" if query.counted else ""
-    quantified = {term.name for term in terms(query.body) if isinstance(term, Exists)} | _relation_variables(query.body)
-    existential = [name for name in _in_order(query.body) if name in quantified and name not in head]
+    existential = [name for name in _existential(query.body) if name not in head]
     quantifier = f"exists {', '.join(f'?{name}' for name in existential)} . " if existential else ""
     order = f" order by {', '.join(map(order_to_logic, query.order))}" if query.order else ""
     limit = "" if query.limit is None else f" limit {query.limit}"
@@ -108,19 +108,13 @@ def title(name: str) -> str:
     return name if _WORD.fullmatch(name) else quoted(name)
 
 
-def _relation_variables(formula: Formula) -> set[str]:
-    return {
-        atom.relation.text for atom in atoms(formula) if isinstance(atom, Atom) and atom.relation.kind == "variable"
-    }
-
-
-def _in_order(formula: Formula) -> list[str]:
-    """The names of all variables, in the order of appearance."""
+def _existential(formula: Formula) -> list[str]:
+    """The names of the variables that only have to exist, or stand for relations, in the order of appearance."""
     found: dict[str, None] = {}
     for atom in atoms(formula):
         if isinstance(atom, Atom) and atom.relation.kind == "variable":
             found.setdefault(atom.relation.text)
-        found.update((term.name, None) for term in terms(atom) if not isinstance(term, Constant))
+        found.update((term.name, None) for term in terms(atom) if isinstance(term, Exists))
     return list(found)
 
 
@@ -300,10 +294,7 @@ class _Printer:
 
     def __init__(self, query: Query) -> None:
         self.query = query
-        self.taken = {term.name for term in terms(query.body) if not isinstance(term, Constant)}
-        self.taken |= {
-            a.relation.text for a in atoms(query.body) if isinstance(a, Atom) and a.relation.kind == "variable"
-        }
+        self.taken = {*_existential(query.body), *(t.name for t in terms(query.body) if isinstance(t, Free))}
         self.variables: dict[Attribute, str] = {}
         for atom in atoms(query.body):  # a value that a pattern binds anyway
             if isinstance(atom, Atom) and not isinstance(atom.tail, Constant):
@@ -538,15 +529,9 @@ def _in_graph(literal: Formula) -> tuple[Formula | None, Name]:
 
 def _attributes(literal: Formula) -> list[Attribute]:
     """The attributes whose values a literal needs."""
-    match literal:
-        case Compare(_, left, right):
-            return [operand for operand in (left, right) if isinstance(operand, Attribute)]
-        case Among(Attribute() as item):
-            return [item]
-        case Has(attribute, negated=False, value=None):
-            return [attribute]
-        case _:
-            return []
+    if isinstance(literal, Has) and (literal.negated or literal.value is not None):
+        return []
+    return list(attributes_of(literal))
 
 
 def _always(formula: Formula) -> set[Attribute]:

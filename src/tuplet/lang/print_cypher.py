@@ -33,10 +33,11 @@ from tuplet.lang.ast import (
     Term,
     Value,
     atoms,
+    attributes_of,
     terms,
 )
 from tuplet.lang.cypher import TRUTH
-from tuplet.lang.reader import MAX_DIGITS
+from tuplet.lang.reader import MAX_DIGITS, quoted
 from tuplet.lang.rewrite import disjunctive_normal_form, new_name, push_negation
 
 CYPHER_RESERVED = frozenset(
@@ -47,7 +48,6 @@ CYPHER_RESERVED = frozenset(
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _WHOLE = re.compile(r"(\(\?[a-zA-Z]+\))?\^\(\?:(.*)\)\$", re.DOTALL)
 _SIGNS = {"!=": "<>", "contains": "CONTAINS", "starts": "STARTS WITH", "ends": "ENDS WITH", "matches": "=~"}
-_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
 def to_cypher(query: Query) -> str:
@@ -90,15 +90,13 @@ class Block:
         self.taken = {term.name for term in self.uses if not isinstance(term, Constant)} | {v.name for v in query.free}
         self.taken |= {fact.relation.text for fact in facts}
         self.constants: dict[Name, str] = {}
-        columns = [column.what for column in query.shown]
-        wanted = [*(what for what in columns if isinstance(what, Attribute)), *_keys(query)]
-        used = [*_all_attributes(self.parts), *wanted]
-        self.variables = Counter((a.of, a.name, a.variable) for a in _all_attributes(self.parts))
+        compared = list(attributes_of(body))
+        self.variables = Counter((a.of, a.name, a.variable) for a in compared)
         self.written: set[Atom] = set()
         self.named: dict[Atom, str] = {}  # relationships that have a name, because something speaks of them
-        for attribute in used:
-            if isinstance(attribute.of, Atom):
-                self.name_of(attribute.of)
+        for used in (*compared, *(column.what for column in query.shown), *(key.by for key in query.order)):
+            if isinstance(used, Attribute) and isinstance(used.of, Atom):
+                self.name_of(used.of)
 
     def text(self) -> str:
         for part in self.parts:
@@ -359,24 +357,6 @@ class Block:
         return text + ("" if query.limit is None else f" LIMIT {query.limit}")
 
 
-def _all_attributes(parts: Iterable[Formula]) -> list[Attribute]:
-    found: list[object] = []
-    for part in parts:
-        for atom in atoms(part):
-            match atom:
-                case Compare(_, left, right):
-                    found += [left, right]
-                case Among(item):
-                    found.append(item)
-                case Has(attribute):
-                    found.append(attribute)
-    return [item for item in found if isinstance(item, Attribute)]
-
-
-def _keys(query: Query) -> list[Attribute]:
-    return [key.by for key in query.order if isinstance(key.by, Attribute)]
-
-
 def _quoted(name: str) -> str:
     """A name as Cypher reads it.
 
@@ -395,11 +375,7 @@ def _entity(name: Name) -> str:
         return name.text
     if name.kind not in ("name", "number"):
         _refuse("labels and numbers of entities")
-    return _text(name.text)
-
-
-def _text(text: str) -> str:
-    return "'" + "".join(_ESCAPES.get(c, c) for c in text) + "'"
+    return quoted(name.text, "'")
 
 
 def _value(value: Value) -> str:
@@ -409,7 +385,7 @@ def _value(value: Value) -> str:
         case bool():
             return "true" if value.value else "false"
         case str():
-            return _text(value.value)
+            return quoted(value.value, "'")
         case datetime.datetime():
             return f"datetime('{value.value.isoformat()}')"
         case datetime.date():

@@ -64,15 +64,12 @@ UNQUOTED = re.compile(
         ) (?! \w | [./:-]\w )""",
     re.VERBOSE | re.ASCII,
 )
-_INTEGERS = (
+INTEGERS = (  # datatypes of XML Schema
     *("integer", "int", "long", "short", "byte", "gYear"),
     *("unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"),
     *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
 )
-_TIMES = ("dateTime", "dateTimeStamp")
-_TEXTS = ("string", "normalizedString", "token", "anyURI")
-DATATYPES = (*_INTEGERS, "decimal", "double", "float", "boolean", "date", *_TIMES, *_TEXTS)
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
 def plain(text: str) -> Plain:
@@ -93,27 +90,13 @@ def plain(text: str) -> Plain:
 
 
 def typed(text: str, datatype: str) -> Plain:
-    """The value of a quoted text of a datatype of XML Schema; `KeyError` if it is not known, `ValueError` if it does
-    not fit.
+    """The value of a quoted text of a datatype of XML Schema; `KeyError` if it (or a truth) is not known, `ValueError`
+    if it does not fit.
 
     >>> typed("30", XSD + "integer"), typed("0", XSD + "boolean"), typed("a", XSD + "string")
     (30, False, 'a')
     """
-    name = datatype.removeprefix(XSD)
-    if datatype == LANG_STRING or name in _TEXTS:
-        return text
-    written = text.strip()
-    if name in _INTEGERS:
-        return whole_number(written)
-    if name in ("decimal", "double", "float"):
-        return _finite(float(written), infinite=name != "decimal")
-    if name == "boolean":
-        return {"true": True, "1": True, "false": False, "0": False}[written]
-    if name == "date":
-        return datetime.date.fromisoformat(written)
-    if name in _TIMES:
-        return datetime.datetime.fromisoformat(written)
-    raise LookupError(datatype)
+    return str(text) if datatype == LANG_STRING else DATATYPES[datatype.removeprefix(XSD)](text)
 
 
 def whole_number(text: str) -> int:
@@ -134,13 +117,25 @@ def _finite(number: float, infinite: bool = False) -> float:
     return number
 
 
-def quoted(text: str) -> str:
+DATATYPES: dict[str, Callable[[str], Plain]] = {
+    **dict.fromkeys(INTEGERS, lambda text: whole_number(text.strip())),
+    "decimal": lambda text: _finite(float(text)),
+    **dict.fromkeys(("double", "float"), lambda text: _finite(float(text), infinite=True)),
+    "boolean": lambda text: {"true": True, "1": True, "false": False, "0": False}[text.strip()],
+    "date": lambda text: datetime.date.fromisoformat(text.strip()),
+    **dict.fromkeys(("dateTime", "dateTimeStamp"), lambda text: datetime.datetime.fromisoformat(text.strip())),
+    **dict.fromkeys(("string", "normalizedString", "token", "anyURI"), str),
+}
+
+
+def quoted(text: str, mark: str = '"') -> str:
     """A text in quotes, with escapes.
 
-    >>> print(quoted('say "no"'))
-    "say \\"no\\""
+    >>> print(quoted('say "no"'), quoted("it's", "'"))
+    "say \\"no\\"" 'it\\'s'
     """
-    return '"' + "".join(_ESCAPES.get(character, character) for character in text) + '"'
+    escapes = _ESCAPES | {mark: f"\\{mark}"}
+    return mark + "".join(escapes.get(character, character) for character in text) + mark
 
 
 def is_ambiguous(value: Value) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from operator import attrgetter
@@ -40,6 +40,7 @@ from tuplet.lang.ast import (
     Term,
     Value,
     Variable,
+    attributes_of,
     terms,
 )
 from tuplet.lang.print import written
@@ -469,15 +470,6 @@ def _may_merge(part: Literal) -> bool:
             return all(not isinstance(attribute.of, Atom) for attribute in attributes_of(part))
         case _:
             return False
-
-
-def attributes_of(literal: Formula) -> Iterator[Attribute]:
-    """The attributes that a condition speaks of."""
-    match literal:
-        case Compare(_, left, right):
-            yield from (operand for operand in (left, right) if isinstance(operand, Attribute))
-        case Among(Attribute() as item) | Has(item):
-            yield item
 
 
 def _numbered(clause: Clause) -> dict[Term, Term]:

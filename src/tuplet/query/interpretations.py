@@ -43,11 +43,12 @@ from tuplet.lang.ast import (
     Value,
     Variable,
     atoms,
+    attributes_of,
     terms,
 )
 from tuplet.lang.reader import whole_number
 from tuplet.lang.rewrite import Clause, Literal, clauses, rename
-from tuplet.query.bind import attributes_of, find_relation
+from tuplet.query.bind import find_relation
 from tuplet.query.conditions import compared_values
 
 MOST_READINGS = 10_000

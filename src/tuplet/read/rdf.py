@@ -21,6 +21,7 @@ import pyoxigraph as ox
 from tuplet.errors import BadInput, Option
 from tuplet.graph.attributes import Kind
 from tuplet.graph.names import NAMES
+from tuplet.lang.reader import INTEGERS, XSD
 from tuplet.read.cells import of_kind
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import Choice
@@ -50,7 +51,6 @@ def with_plain_names(part: FactColumns) -> FactColumns:
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS = "http://www.w3.org/2000/01/rdf-schema#"
 SKOS = "http://www.w3.org/2004/02/skos/core#"
-XSD = "http://www.w3.org/2001/XMLSchema#"
 TYPE, REIFIES = RDF + "type", RDF + "reifies"
 TRUTH = "truth"  # the last part of the IRI of the property that says how true an annotated fact is
 GRAPH = "graph"  # the attribute of facts in a named graph
@@ -62,10 +62,8 @@ ALIASES = (*LABELS, SKOS + "altLabel")
 _QUADS = ox.RdfFormat.N_QUADS
 Statement: TypeAlias = tuple[Any, Any, Any, Any]  # subject, predicate, object, graph: terms of pyoxigraph
 
-_INTEGERS = """integer int long short byte unsignedInt unsignedLong unsignedShort unsignedByte nonNegativeInteger
-positiveInteger nonPositiveInteger negativeInteger gYear"""
 _KINDS: dict[str, Kind] = {
-    **{XSD + name: "integer" for name in _INTEGERS.split()},
+    **{XSD + name: "integer" for name in INTEGERS},
     **{XSD + name: "number" for name in ("decimal", "double", "float")},
     XSD + "boolean": "boolean",
     XSD + "date": "date",
