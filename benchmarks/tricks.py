@@ -232,11 +232,23 @@ def compile_() -> None:
     for name, before in (("with", "pass"), ("without", inlined)):
         code = f"{before}; from tuplet.engines import exact; exact.warm(); import tuplet.engines.crisp.kernels"
         with tempfile.TemporaryDirectory() as cache:
-            before_it = os.times()
-            subprocess.run([sys.executable, "-c", code], env={**os.environ, "NUMBA_CACHE_DIR": cache}, check=True)
-            after = os.times()
-        seconds = after.children_user + after.children_system - before_it.children_user - before_it.children_system
+            seconds = _seconds(code, NUMBA_CACHE_DIR=cache)
         print(f"conditions by address    {name:8} {seconds:6.1f} s of CPU to compile")
+
+
+def optimizers() -> None:
+    """An optimizer is made without the compiler of torch; without, as torch has it. With the import of torch."""
+    for name, module in (("with", "tuplet.predict.device"), ("without", "torch.optim")):
+        code = f"import torch; from {module} import AdamW; AdamW([torch.zeros(1)])"
+        print(f"optimizers               {name:8} {_seconds(code):6.1f} s of CPU to the first")
+
+
+def _seconds(code: str, **environment: str) -> float:
+    """The CPU time of a process of Python."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", code], env=os.environ | environment, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 TRICKS: dict[str, Callable[[], None]] = {
@@ -249,6 +261,7 @@ TRICKS: dict[str, Callable[[], None]] = {
     "name-table": name_table,
     "layers": layers,
     "gpu-layers": gpu_layers,
+    "optimizers": optimizers,
     "compile": compile_,
 }
 

@@ -57,12 +57,12 @@ def compare(name, inputs, shared, mine, plain):
 
 compare(
     "aggregate", [some(entities), some(2 * relations), some(entities)], [],
-    lambda *given: kernels.TritonAggregate.apply(*given, graph, visible, degree),
+    lambda *given: tuple(kernels.TritonAggregate.apply(*given, graph, visible, degree)),
     lambda *given: aggregate(*given, graph, visible, degree),
 )
 compare(
     "update", [some(entities) for _ in range(5)], [*weights, *norm],
-    lambda *given: kernels.TritonUpdate.apply(*given, sight.scale, *weights, *norm),
+    lambda x, *parts: kernels.TritonUpdate.apply(x, torch.stack(parts), sight.scale, *weights, *norm),
     lambda x, *parts: update(layer, x, parts, sight.scale),
 )
 print(json.dumps(told))

@@ -40,12 +40,7 @@ def _row(name: str) -> EngineRow:
         engine: Engine[Any] = settings.find_plugin("engines", name)
     except BadInput as error:
         return EngineRow(name, str(error), False, False, False, False, {})
+    options = {key: default for key, _, default, _ in describe(engine.options)}
     return EngineRow(
-        name,
-        engine.summary,
-        engine.exact,
-        engine.needs_truth,
-        engine.needs_model,
-        engine.batched,
-        {key: default for key, _, default, _ in describe(engine.options)},
+        name, engine.summary, engine.exact, engine.needs_truth, engine.needs_model, engine.batched, options
     )

@@ -289,9 +289,6 @@ class Task(ABC):
     def rounds(self, position: Position) -> int:
         """How many rounds are over."""
 
-    def restored(self) -> None:  # noqa: B027  (most have nothing to do)
-        """What was learned has been replaced by what was written down before."""
-
     def memory(self) -> int:
         """Bytes that the training takes, about; 0 if that is not known."""
         return 0
@@ -395,7 +392,6 @@ class TrainingRun:
             self.folder.read_checkpoint(task.parameters(), task.optimizer, position, self.loss)
             if task.keeps_best and position.best_round and not (self.folder.path / BEST).exists():
                 raise CorruptStore(f"{self.folder.path / BEST} is missing; start over with ", Option("force"))
-            task.restored()
             self._say(f"continuing {task.where(position)}")
         self.folder.log({"event": "resumed" if position.step else "started", "step": position.step})
 
@@ -492,7 +488,6 @@ class TrainingRun:
                 self._measure()
             if position.best_round and (position.best_round != position.round or position.examples):
                 self.folder.read_best(task.parameters())
-                task.restored()
         began = self.clock()
         results = task.results(position)
         position.measure_seconds += self.clock() - began

@@ -225,6 +225,7 @@ class JoinPart(NamedTuple):
     order: tuple[JoinStep, ...]
     free: tuple[int, ...]  # those of the clause's free variables that are in this part, in its order
     distinct: bool  # the same tuple may be reached twice
+    varied: int  # bit mask of the depths to which the search goes back after a success
     program: JoinProgram
     atoms: tuple[Origin, ...]  # of each list of the program
     tested: dict[int, BoundCondition]  # by the address of the test
@@ -329,7 +330,8 @@ class _Flow(NamedTuple):
     free: int
     needs: list[int]  # of each depth, the earlier ones that share an atom with it or a later one; last: none
     succeeded: list[int]  # of each depth and of the end, the depth to vary next after a success; -1: none
-    repeated: int  # existential depths that are varied after a success: they may lead to the same tuple again
+    varied: int  # depths that are varied after a success
+    repeated: int  # those of them that are existential: they may lead to the same tuple again
 
     @staticmethod
     def from_order(atoms: ClauseAtoms, order: Sequence[JoinStep], free: Sequence[int]) -> _Flow:
@@ -345,11 +347,11 @@ class _Flow(NamedTuple):
                     rest |= 1 << at
             needs[depth] = rest & ((1 << depth) - 1)
         succeeded = [((needs[d] | free_depths) & ((1 << d) - 1)).bit_length() - 1 for d in range(n + 1)]
-        repeated, depth = 0, succeeded[n]
+        varied, depth = 0, succeeded[n]
         while depth >= 0:
-            repeated |= 1 << depth & ~free_depths
+            varied |= 1 << depth
             depth = succeeded[depth]
-        return _Flow(free_depths, needs, succeeded, repeated)
+        return _Flow(free_depths, needs, succeeded, varied, varied & ~free_depths)
 
     def memo(self, depth: int) -> int:
         """The depths that decide what lies at and below a depth, if something else was varied before it; else none.
@@ -382,6 +384,7 @@ def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...
         tuple(order),
         free,
         bool(flow.repeated),
+        flow.varied,
         _program(steps, lists, memo, free),
         tuple(lists.origin),
         lists.tested,
@@ -455,7 +458,6 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
     def all_of(numbers: Sequence[int]) -> str:
         return ", ".join(node(v) for v in numbers)
 
-    varied = _varied(part)
     lines = []
     for depth, step in enumerate(program.steps[:-1].tolist()):
         v, expected = step[VARIABLE], f"{part.order[depth].candidates:.3g}"
@@ -472,7 +474,7 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
             text += "; check " + ", ".join(checks)
         if step[MEMO_END] > step[MEMO]:
             text += f"; once for each ({all_of(program.memo[step[MEMO] : step[MEMO_END]].tolist())})"
-        if depth not in varied:
+        if not part.varied >> depth & 1:
             text += "; first witness suffices"
         lines.append(text)
     if part.distinct:
@@ -487,17 +489,6 @@ def failure(variables: Sequence[str], fails: Edge | tuple[int, int], entity: Nam
         return f"{name} != {name} never holds"
     verb = "is" if fails.negated else "is not"
     return f"{relation(fails.relation)}({entity(~fails.head)}, {entity(~fails.tail)}) {verb} observed"
-
-
-def _varied(part: JoinPart) -> set[int]:
-    """The depths to which the search goes back after a success."""
-    jump = part.program.steps[:, SUCCEEDED].tolist()
-    varied: set[int] = set()
-    depth = jump[-1]
-    while depth >= 0:
-        varied.add(depth)
-        depth = jump[depth]
-    return varied
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,13 @@ import numpy as np
 from tuplet.engines.condition_tests import ConditionTests, allowed
 from tuplet.engines.exact import kernels as kernel
 from tuplet.engines.exact.kernels import Program
-from tuplet.engines.exact.planning import Layout, Longs, Shape, layout_of
+from tuplet.engines.exact.planning import ENTITY, SPAN, VIEW, Layout, Longs, Shape, layout_of
 from tuplet.engines.exact.rows import SearchRows, fixed, span_of, value_of
 from tuplet.engines.kernels import ready
 from tuplet.graph.attributes import Ids
 from tuplet.progress import counted
 from tuplet.query.conditions import BoundCondition, Within, described
 from tuplet.query.ranking import QueryGraph, connected, unified
-
-Names: TypeAlias = tuple[str, ...]
 
 # Of a variable the entities that a condition leaves, where these are few.
 Few: TypeAlias = dict[int, tuple[Within, Ids]]
@@ -43,7 +41,6 @@ class Part(NamedTuple):
     existential: bool  # purely existential: only its best value counts
     layout: Layout
     program: Program
-    names: Names
     select: Longs  # [free] its free variables in the order asked for
     leading: Longs  # [steps] how many of these, from the first on, are known after each step
     conditions: tuple[BoundCondition, ...]
@@ -131,7 +128,7 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
         len(clause.variables),
         clause.free,
         tuple([(max(e[0], -1), max(e[2], -1), e[3]) for e in edges]),
-        tuple([(max(a, -1), max(b, -1)) for a, b in different]),
+        tuple([(max(a, -1), max(b, -1)) for a, b in different]) if different else (),
         tuple([(c.variables[0], c.variables[-1]) for c in searched.conditions]) if searched.conditions else (),
         stands,
     )
@@ -154,11 +151,10 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
             few, tests = _few(part, conditions, relations, source), ConditionTests(conditions)
             ready(tests.rows)
         layout, leading = part.layout(spans, relations, source, few)
-        unequal = [~min(different[i]) for i in part.different]
+        unequal = [~min(different[i]) for i in part.different] if part.different else []
         program = _fill(layout, relations, spans, unequal, source, few, tests)
-        names = tuple([clause.variables[v] for v in part.members])
         own = part.members, part.free, part.existential
-        parts.append(Part(*own, layout, program, names, part.select, leading, conditions, few, tests))
+        parts.append(Part(*own, layout, program, part.select, leading, conditions, few, tests))
     return BoundClause(clause, source, outline, tuple(parts), tuple(ground))
 
 
@@ -280,16 +276,14 @@ def _fill(
 ) -> Program:
     """The program of a layout: relations of the atoms, rows of the constants, constants of inequalities filled in."""
     entries = layout.template.copy()
-    for at, atom in layout.views:
-        entries[at, 2] += 2 * relation[atom]
-    for at, atom in layout.constants:
-        entries[at, 2], entries[at, 3] = spans[atom]
-    for at, atom in layout.unequals:
-        entries[at, 2] = unequal[atom]
-    if tests is not None:
-        addresses = tests.addresses
-        for at, test in layout.tests:
-            entries[at, 2] = addresses[test]
+    addresses = [] if tests is None else tests.addresses
+    for at, lacks, atom in layout.slots:
+        if lacks == VIEW:
+            entries[at, 2] += 2 * relation[atom]
+        elif lacks == SPAN:
+            entries[at, 2], entries[at, 3] = spans[atom]
+        else:
+            entries[at, 2] = unequal[atom] if lacks == ENTITY else addresses[atom]
     if not layout.lists:
         return Program._make((entries, *layout.fixed_arrays, _NO_ROWS))
     lists = {}
@@ -305,18 +299,18 @@ def _fill(
     return Program._make((entries, *arrays.values(), order))
 
 
-def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
+def _describe(part: Part, rows: SearchRows, variables: tuple[str, ...]) -> list[str]:
     lines = []
     layout, program = part.layout, part.program
+    names = [variables[v] for v in part.members]
     conditions = [described(condition, lambda v: f"?{variables[v]}") for condition in part.conditions]
     whole, later = 1.0, dict(enumerate(conditions))  # those that no step tests
     for i, step in enumerate(layout.steps):
         low, high = (int(c) for c in program.steps[i, [kernel.CHECK_A, kernel.CHECK_B]])
         drawn = [e for e in range(low, high) if program.entries[e, 0] == kernel.POSITIVE]
         drawn = [e for e in drawn if program.entries[e, 1] != step.variable]
-        sources = [
-            "a constant" if program.entries[e, 1] < 0 else f"?{part.names[program.entries[e, 1]]}" for e in drawn
-        ]
+        starts = program.entries[drawn, 1].tolist()
+        sources = ["a constant" if start < 0 else f"?{names[start]}" for start in starts]
         candidates = min((_row_length(program.entries[e], rows) for e in drawn), default=float(len(program.order)))
         whole *= max(candidates, 1.0)
         origin = f"the shortest row of {', '.join(sources)}" if sources else "all rows of a relation"
@@ -329,7 +323,7 @@ def _describe(part: Part, rows: SearchRows, variables: Names) -> list[str]:
         said = ", ".join([counted(checks, "atom"), *(conditions[test] for test in tested)])
         opened = int(program.steps[i, kernel.OPEN_B] - program.steps[i, kernel.OPEN_A])
         lines.append(
-            f"{i + 1}. {'hold' if step.held else 'fix'} ?{part.names[step.variable]} from {origin}"
+            f"{i + 1}. {'hold' if step.held else 'fix'} ?{names[step.variable]} from {origin}"
             f" (about {candidates:,.0f}); {said}, bounded by {counted(opened, 'message')}"
             + ("; each value once" if step.dedupe else "")
         )

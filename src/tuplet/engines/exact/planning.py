@@ -54,6 +54,10 @@ class SearchStep:
     following: int = -1  # the next variable of the same stage
 
 
+# What an entry lacks: the view of its relation, the row of a constant, a constant, the address of a test.
+VIEW, SPAN, ENTITY, ADDRESS = range(4)
+
+
 @dataclass
 class Layout:
     """The program of a shape with slots for relations and constants."""
@@ -65,11 +69,7 @@ class Layout:
     entries: list[Entry] = field(default_factory=list)
     arrays: dict[str, Longs] = field(default_factory=dict)
     template: Longs = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
-    # entries whose row belongs to a variable, with their atoms; the same for rows of constants, and inequalities
-    views: list[tuple[int, int]] = field(default_factory=list)
-    constants: list[tuple[int, int]] = field(default_factory=list)
-    unequals: list[tuple[int, int]] = field(default_factory=list)
-    tests: list[tuple[int, int]] = field(default_factory=list)  # entries that are conditions, with these
+    slots: list[tuple[int, int, int]] = field(default_factory=list)  # entry, what it lacks, its atom or condition
     fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
     list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
 
@@ -83,22 +83,17 @@ class Layout:
 
     def finish(self) -> None:
         """Writes the entries as an array; the slots are filled when relations and constants are known."""
-        edges = len(self.arrays["edges"])
-        tests = [i for i, e in enumerate(self.entries) if e.kind == kernel.TEST]
-        self.tests = [(i, self.entries[i].edge) for i in tests]
-        self.template = int_table(
-            [
-                [e.kind, e.source, *((0, e.inverse) if e.kind == kernel.TEST else (e.inverse, edges + i)), e.extra]
-                for i, e in enumerate(self.entries)
-            ],
-            5,
-        )
-        unequal = [i for i, e in enumerate(self.entries) if e.kind == kernel.DIFFERENT]
-        constant = [i for i, e in enumerate(self.entries) if e.kind < kernel.DIFFERENT and e.source < 0]
-        views = sorted(set(range(len(self.entries))) - set(unequal) - set(constant) - set(tests))
-        self.views = [(i, self.entries[i].edge) for i in views]
-        self.constants = [(i, self.entries[i].edge) for i in constant]
-        self.unequals = [(i, self.entries[i].edge) for i in unequal if self.entries[i].source < 0]
+        rows, edges = [], len(self.arrays["edges"])
+        for i, e in enumerate(self.entries):
+            if e.kind == kernel.TEST:
+                self.slots.append((i, ADDRESS, e.edge))
+            elif e.kind != kernel.DIFFERENT:
+                self.slots.append((i, SPAN if e.source < 0 else VIEW, e.edge))
+            elif e.source < 0:
+                self.slots.append((i, ENTITY, e.edge))
+            inner = (0, e.inverse) if e.kind == kernel.TEST else (e.inverse, edges + i)
+            rows.append([e.kind, e.source, *inner, e.extra])
+        self.template = int_table(rows, 5)
         self.fixed_arrays = tuple(self.arrays.values())
 
 

@@ -320,9 +320,10 @@ class ClauseStream:
         self.columns, self.places = clause.outline.columns, clause.outline.places
         self.done, self.stopped = self.factor <= 0, None
         self.bound = 0.0 if self.done else self.factor
-        streams = [PartStream(p, clause.rows.rows, logic, effort) for p in clause.parts]
-        self.parts = [s for s in streams if not s.part.existential]
-        self.aside = [s for s in streams if s.part.existential]
+        self.parts: list[PartStream] = []
+        self.aside: list[PartStream] = []
+        for part in clause.parts:
+            (self.aside if part.existential else self.parts).append(PartStream(part, clause.rows.rows, logic, effort))
         self.best_aside: list[Ids] = []  # the best values of the first variable of each purely existential part
         self.lists: list[tuple[Ids, Values]] = []  # what was taken from each part
         self.heap: list[tuple[float, tuple[int, ...]]] = []

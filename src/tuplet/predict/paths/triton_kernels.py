@@ -5,6 +5,9 @@ that what lies between (four stacked parts, three products, the norm) is never w
 
 One warp owns some channels of one entity and walks its edges, so a sum over edges never crosses threads. Programs are
 ordered by channels first: the slice of all entities in these channels stays in the cache. Needs torch and Triton.
+
+Several arrays of one shape are the planes of one tensor: `parts` are mean, deviation, largest and smallest message,
+`ties` how many messages are as large and as small, `sides` what the slope of a message is made of (see `_slopes`).
 """
 
 from __future__ import annotations
@@ -26,10 +29,15 @@ ROWS = 128  # of the update at a time
 
 
 @triton.jit
+def _read(pointer, place, shown, other: tl.constexpr):
+    """Numbers of 16 bits, to be computed with."""
+    return tl.load(pointer + place, mask=shown, other=other).to(tl.float32)
+
+
+@triton.jit
 def _summarise(
-    x_ptr, relation_ptr, boundary_ptr, start_ptr, source_ptr, kind_ptr, visible_ptr, order_ptr,
-    mean_ptr, deviation_ptr, most_ptr, least_ptr, most_count_ptr, least_count_ptr,
-    w, least_variance, COUNT: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    x_ptr, relation_ptr, boundary_ptr, start_ptr, source_ptr, kind_ptr, visible_ptr, order_ptr, parts_ptr, ties_ptr,
+    size, w, least_variance, COUNT: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     node = tl.load(order_ptr + tl.program_id(0)).to(tl.int64)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -46,8 +54,8 @@ def _summarise(
         kind = tl.load(kind_ptr + edge, mask=inside, other=0).to(tl.int64)
         seen = inside & (tl.load(visible_ptr + edge, mask=inside, other=0) != 0)
         shown = seen[:, None]
-        x = tl.load(x_ptr + source[:, None] * w + channel[None, :], mask=shown, other=0.0).to(tl.float32)
-        by = tl.load(relation_ptr + kind[:, None] * w + channel[None, :], mask=shown, other=0.0).to(tl.float32)
+        x = _read(x_ptr, source[:, None] * w + channel[None, :], shown, 0.0)
+        by = _read(relation_ptr, kind[:, None] * w + channel[None, :], shown, 0.0)
         # Rounded as the way back computes it again, so that the largest message is found among them by equality.
         message = (x * by).to(tl.bfloat16).to(tl.float32)
         total += tl.sum(message, 0)
@@ -64,69 +72,65 @@ def _summarise(
             )
         most, least = tl.maximum(most, top), tl.minimum(least, bottom)
     mean = total / count
-    place = node * w + channel
-    tl.store(mean_ptr + place, mean.to(tl.bfloat16))
-    tl.store(deviation_ptr + place, tl.sqrt(tl.maximum(squares / count - mean * mean, least_variance)).to(tl.bfloat16))
-    tl.store(most_ptr + place, most.to(tl.bfloat16))
-    tl.store(least_ptr + place, least.to(tl.bfloat16))
+    out = parts_ptr + node * w + channel
+    tl.store(out, mean.to(tl.bfloat16))
+    deviation = tl.sqrt(tl.maximum(squares / count - mean * mean, least_variance))
+    tl.store(out + size, deviation.to(tl.bfloat16))
+    tl.store(out + 2 * size.to(tl.int64), most.to(tl.bfloat16))
+    tl.store(out + 3 * size.to(tl.int64), least.to(tl.bfloat16))
     if COUNT:
-        tl.store(most_count_ptr + place, most_count.to(tl.bfloat16))
-        tl.store(least_count_ptr + place, least_count.to(tl.bfloat16))
+        out = ties_ptr + node * w + channel
+        tl.store(out, most_count.to(tl.bfloat16))
+        tl.store(out + size, least_count.to(tl.bfloat16))
 
 
 @triton.jit
 def _slopes(
-    mean_ptr, deviation_ptr, most_ptr, least_ptr, most_count_ptr, least_count_ptr, boundary_ptr, degree_ptr,
-    to_mean_ptr, to_deviation_ptr, to_most_ptr, to_least_ptr,
-    flat_ptr, slope_ptr, most_share_ptr, least_share_ptr, to_boundary_ptr,
+    parts_ptr, ties_ptr, boundary_ptr, degree_ptr, to_parts_ptr, sides_ptr, to_boundary_ptr,
     size, w, floor, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The slope of the loss in a message m is flat + slope · m, and a share if m is the largest or the smallest."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
+    deviation_at = at + size
+    most_at = deviation_at + size
+    least_at = most_at + size
     degree = tl.load(degree_ptr + at // w, mask=inside, other=1.0)
-    mean = tl.load(mean_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    deviation = tl.load(deviation_ptr + at, mask=inside, other=1.0).to(tl.float32)
-    most = tl.load(most_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    least = tl.load(least_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    to_deviation = tl.load(to_deviation_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    slope = tl.where(deviation > floor, to_deviation / (deviation * degree), 0.0)
-    flat = tl.load(to_mean_ptr + at, mask=inside, other=0.0).to(tl.float32) / degree - slope * mean
-    most_count = tl.load(most_count_ptr + at, mask=inside, other=1.0).to(tl.float32)
-    least_count = tl.load(least_count_ptr + at, mask=inside, other=1.0).to(tl.float32)
-    most_share = tl.load(to_most_ptr + at, mask=inside, other=0.0).to(tl.float32) / most_count
-    least_share = tl.load(to_least_ptr + at, mask=inside, other=0.0).to(tl.float32) / least_count
-    first = tl.load(boundary_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    own = flat + slope * first + tl.where(first == most, most_share, 0.0) + tl.where(first == least, least_share, 0.0)
-    tl.store(flat_ptr + at, flat.to(tl.bfloat16), mask=inside)
-    tl.store(slope_ptr + at, slope.to(tl.bfloat16), mask=inside)
-    tl.store(most_share_ptr + at, most_share.to(tl.bfloat16), mask=inside)
-    tl.store(least_share_ptr + at, least_share.to(tl.bfloat16), mask=inside)
+    mean = _read(parts_ptr, at, inside, 0.0)
+    deviation = _read(parts_ptr, deviation_at, inside, 1.0)
+    slope = tl.where(deviation > floor, _read(to_parts_ptr, deviation_at, inside, 0.0) / (deviation * degree), 0.0)
+    flat = _read(to_parts_ptr, at, inside, 0.0) / degree - slope * mean
+    most_share = _read(to_parts_ptr, most_at, inside, 0.0) / _read(ties_ptr, at, inside, 1.0)
+    least_share = _read(to_parts_ptr, least_at, inside, 0.0) / _read(ties_ptr, at + size, inside, 1.0)
+    first = _read(boundary_ptr, at, inside, 0.0)
+    own = flat + slope * first
+    own += tl.where(first == _read(parts_ptr, most_at, inside, 0.0), most_share, 0.0)
+    own += tl.where(first == _read(parts_ptr, least_at, inside, 0.0), least_share, 0.0)
+    tl.store(sides_ptr + at, flat.to(tl.bfloat16), mask=inside)
+    tl.store(sides_ptr + deviation_at, slope.to(tl.bfloat16), mask=inside)
+    tl.store(sides_ptr + most_at, most_share.to(tl.bfloat16), mask=inside)
+    tl.store(sides_ptr + least_at, least_share.to(tl.bfloat16), mask=inside)
     tl.store(to_boundary_ptr + at, own.to(tl.bfloat16), mask=inside)
 
 
 @triton.jit
-def _to_message(
-    message, target, channel, seen, flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, w
-):
+def _to_message(message, target, channel, seen, parts_ptr, sides_ptr, size, w):
     """The slope of the loss in messages [edges, channels] into their targets."""
     place = target[:, None] * w + channel[None, :]
+    most_at = place + 2 * size.to(tl.int64)
+    least_at = most_at + size
     shown = seen[:, None]
-    flat = tl.load(flat_ptr + place, mask=shown, other=0.0).to(tl.float32)
-    slope = tl.load(slope_ptr + place, mask=shown, other=0.0).to(tl.float32)
-    highest = shown & (message == tl.load(most_ptr + place, mask=shown, other=0.0).to(tl.float32))
-    lowest = shown & (message == tl.load(least_ptr + place, mask=shown, other=0.0).to(tl.float32))
+    flat, slope = _read(sides_ptr, place, shown, 0.0), _read(sides_ptr, place + size, shown, 0.0)
+    highest = shown & (message == _read(parts_ptr, most_at, shown, 0.0))
+    lowest = shown & (message == _read(parts_ptr, least_at, shown, 0.0))
     # Few messages are the largest of their target: the shares of the others are not even read.
-    most_share = tl.load(most_share_ptr + place, mask=highest, other=0.0).to(tl.float32)
-    least_share = tl.load(least_share_ptr + place, mask=lowest, other=0.0).to(tl.float32)
-    return flat + slope * message + most_share + least_share
+    return flat + slope * message + _read(sides_ptr, most_at, highest, 0.0) + _read(sides_ptr, least_at, lowest, 0.0)
 
 
 @triton.jit
 def _to_states(
-    x_ptr, relation_ptr, start_ptr, target_ptr, kind_ptr, edge_ptr, visible_ptr, order_ptr,
-    flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, out_ptr,
-    w, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    x_ptr, relation_ptr, start_ptr, target_ptr, kind_ptr, edge_ptr, visible_ptr, order_ptr, parts_ptr, sides_ptr,
+    out_ptr, size, w, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     node = tl.load(order_ptr + tl.program_id(0)).to(tl.int64)
     channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -141,20 +145,16 @@ def _to_states(
         kind = tl.load(kind_ptr + place, mask=inside, other=0).to(tl.int64)
         edge = tl.load(edge_ptr + place, mask=inside, other=0)
         seen = inside & (tl.load(visible_ptr + edge, mask=inside, other=0) != 0)
-        by = tl.load(relation_ptr + kind[:, None] * w + channel[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
+        by = _read(relation_ptr, kind[:, None] * w + channel[None, :], seen[:, None], 0.0)
         message = (x[None, :] * by).to(tl.bfloat16).to(tl.float32)
-        slope = _to_message(
-            message, target, channel, seen, flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, w
-        )
-        total += tl.sum(slope * by, 0)
+        total += tl.sum(_to_message(message, target, channel, seen, parts_ptr, sides_ptr, size, w) * by, 0)
     tl.store(out_ptr + node * w + channel, total.to(tl.bfloat16))
 
 
 @triton.jit
 def _to_relations(
     x_ptr, relation_ptr, chunk_kind_ptr, chunk_start_ptr, chunk_stop_ptr, source_ptr, target_ptr, edge_ptr, visible_ptr,
-    flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, out_ptr,
-    w, BLOCK: tl.constexpr, TILE: tl.constexpr,
+    parts_ptr, sides_ptr, out_ptr, size, w, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     kind = tl.load(chunk_kind_ptr + chunk).to(tl.int64)
@@ -170,58 +170,52 @@ def _to_relations(
         target = tl.load(target_ptr + place, mask=inside, other=0).to(tl.int64)
         edge = tl.load(edge_ptr + place, mask=inside, other=0)
         seen = inside & (tl.load(visible_ptr + edge, mask=inside, other=0) != 0)
-        x = tl.load(x_ptr + source[:, None] * w + channel[None, :], mask=seen[:, None], other=0.0).to(tl.float32)
+        x = _read(x_ptr, source[:, None] * w + channel[None, :], seen[:, None], 0.0)
         message = (x * by[None, :]).to(tl.bfloat16).to(tl.float32)
-        slope = _to_message(
-            message, target, channel, seen, flat_ptr, slope_ptr, most_ptr, most_share_ptr, least_ptr, least_share_ptr, w
-        )
-        total += tl.sum(slope * x, 0)
+        total += tl.sum(_to_message(message, target, channel, seen, parts_ptr, sides_ptr, size, w) * x, 0)
     tl.atomic_add(out_ptr + kind * w + channel, total)
 
 
 class TritonAggregate(torch.autograd.Function):
-    """The summary of messages and its way back."""
+    """The summary of messages [4, entities, channels] and its way back."""
 
     @staticmethod
     def forward(ctx, x, relation, boundary, graph: MessageGraph, visible, degree):
         entities, w = x.shape
         count = any(ctx.needs_input_grad[:3])
-        out = [torch.empty_like(x) for _ in range(6 if count else 4)]
-        ties = out[4:] or out[:2]  # not written where nobody will ask for slopes
+        parts = x.new_empty(4, entities, w)
+        ties = x.new_empty(2, entities, w) if count else parts  # not written where nobody will ask for slopes
         block, tile = _fitting(w, FORWARD)
         _summarise[(entities, w // block)](
-            x, relation, boundary, graph.start, graph.source, graph.relation, visible, graph.busiest, *out[:4],
-            *ties, w, LEAST_VARIANCE, COUNT=count, BLOCK=block, TILE=tile, num_warps=1,
+            x, relation, boundary, graph.start, graph.source, graph.relation, visible, graph.busiest, parts, ties,
+            x.numel(), w, LEAST_VARIANCE, COUNT=count, BLOCK=block, TILE=tile, num_warps=1,
         )  # fmt: skip
         if count:
-            ctx.save_for_backward(x, relation, boundary, visible, degree, *out)
+            ctx.save_for_backward(x, relation, boundary, visible, degree, parts, ties)
             ctx.graph = graph
-        return tuple(out[:4])
+        return parts
 
     @staticmethod
-    def backward(ctx, *to_parts):
-        x, relation, boundary, visible, degree, mean, deviation, most, least, *counts = ctx.saved_tensors
-        graph, (entities, w) = ctx.graph, x.shape
-        flat, slope, most_share, least_share, to_boundary = (torch.empty_like(x) for _ in range(5))
+    def backward(ctx, to_parts):
+        x, relation, boundary, visible, degree, parts, ties = ctx.saved_tensors
+        graph, (entities, w), size = ctx.graph, x.shape, x.numel()
+        sides, to_boundary, to_x = torch.empty_like(parts), torch.empty_like(x), torch.empty_like(x)
         block = 1024
         floor = LEAST_VARIANCE**0.5 * 1.01  # rounded to bfloat16, the least deviation may be a little more than itself
-        _slopes[(triton.cdiv(x.numel(), block),)](
-            mean, deviation, most, least, *counts, boundary, degree, *(part.contiguous() for part in to_parts),
-            flat, slope, most_share, least_share, to_boundary, x.numel(), w, floor, BLOCK=block,
-        )  # fmt: skip
-        sides = (flat, slope, most, most_share, least, least_share)
-        to_x = torch.empty_like(x)
+        _slopes[(triton.cdiv(size, block),)](
+            parts, ties, boundary, degree, to_parts.contiguous(), sides, to_boundary, size, w, floor, BLOCK=block
+        )
         block, tile = _fitting(w, BY_SOURCE)
         _to_states[(entities, w // block)](
             x, relation, graph.out_start, graph.out_target, graph.out_relation, graph.out_edge, visible, graph.busiest,
-            *sides, to_x, w, BLOCK=block, TILE=tile, num_warps=1,
+            parts, sides, to_x, size, w, BLOCK=block, TILE=tile, num_warps=1,
         )  # fmt: skip
         to_relation = torch.zeros(relation.shape, device=x.device)
         chunks = graph.chunks
         block, tile = _fitting(w, BY_RELATION)
         if len(chunks.relation):
             _to_relations[(len(chunks.relation), w // block)](
-                x, relation, *chunks, visible, *sides, to_relation, w, BLOCK=block, TILE=tile, num_warps=1
+                x, relation, *chunks, visible, parts, sides, to_relation, size, w, BLOCK=block, TILE=tile, num_warps=1
             )
         return to_x, to_relation.to(relation.dtype), to_boundary, None, None, None
 
@@ -235,24 +229,25 @@ def _fitting(w: int, sizes: tuple[int, int]) -> tuple[int, int]:
 
 
 @triton.jit
-def _mixed(
-    x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale, row, inside,
-    weight_ptr, bias_ptr, own_ptr, own_bias_ptr, D: tl.constexpr,
-):  # fmt: skip
-    """The states of some rows before the norm, and what they were made of."""
+def _mixed(x_ptr, parts_ptr, scale, row, inside, weight_ptr, bias_ptr, own_ptr, own_bias_ptr, size, D: tl.constexpr):
+    """The states of some rows, and what is made of them and of their summary before the norm."""
     column = tl.arange(0, D)
     place = row[:, None] * D + column[None, :]
     shown = inside[:, None]
     x = tl.load(x_ptr + place, mask=shown, other=0.0)
-    mean = tl.load(mean_ptr + place, mask=shown, other=0.0)
-    deviation = tl.load(deviation_ptr + place, mask=shown, other=0.0)
-    most = tl.load(most_ptr + place, mask=shown, other=0.0)
-    least = tl.load(least_ptr + place, mask=shown, other=0.0)
-    plain = _summary(mean, deviation, most, least, weight_ptr, bias_ptr, 0, D)
-    up = _summary(mean, deviation, most, least, weight_ptr, bias_ptr, 1, D)
-    down = _summary(mean, deviation, most, least, weight_ptr, bias_ptr, 2, D)
+    zero = tl.zeros(place.shape, tl.float32)
+    plain, up, down = zero, zero, zero
+    for part in tl.static_range(4):
+        value = tl.load(parts_ptr + place, mask=shown, other=0.0)
+        plain += tl.dot(value, tl.trans(_weight(weight_ptr, 0, part, D)))
+        up += tl.dot(value, tl.trans(_weight(weight_ptr, 1, part, D)))
+        down += tl.dot(value, tl.trans(_weight(weight_ptr, 2, part, D)))
+        place += size
+    plain += tl.load(bias_ptr + column)[None, :]
+    up += tl.load(bias_ptr + D + column)[None, :]
+    down += tl.load(bias_ptr + 2 * D + column)[None, :]
     own = tl.dot(x, tl.load(own_ptr + column[None, :] * D + column[:, None])) + tl.load(own_bias_ptr + column)[None, :]
-    return own + plain + up * scale[:, None] + down / scale[:, None], x, mean, deviation, most, least
+    return own + plain + up * scale[:, None] + down / scale[:, None], x
 
 
 @triton.jit
@@ -260,16 +255,6 @@ def _weight(weight_ptr, group, part, D: tl.constexpr):
     """One square of the weights [3 · D, 4 · D], as rows of outputs."""
     column = tl.arange(0, D)
     return tl.load(weight_ptr + (group * D + column[:, None]) * (4 * D) + part * D + column[None, :])
-
-
-@triton.jit
-def _summary(mean, deviation, most, least, weight_ptr, bias_ptr, group: tl.constexpr, D: tl.constexpr):
-    """One of the three products of the summary."""
-    out = tl.dot(mean, tl.trans(_weight(weight_ptr, group, 0, D)))
-    out += tl.dot(deviation, tl.trans(_weight(weight_ptr, group, 1, D)))
-    out += tl.dot(most, tl.trans(_weight(weight_ptr, group, 2, D)))
-    out += tl.dot(least, tl.trans(_weight(weight_ptr, group, 3, D)))
-    return out + tl.load(bias_ptr + group * D + tl.arange(0, D))[None, :]
 
 
 @triton.jit
@@ -284,16 +269,15 @@ def _normed(mixed, gain_ptr, shift_ptr, D: tl.constexpr):
 
 @triton.jit
 def _update(
-    x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale_ptr, weight_ptr, bias_ptr, own_ptr, own_bias_ptr,
-    gain_ptr, shift_ptr, out_ptr, rows, queries, D: tl.constexpr, ROWS: tl.constexpr,
+    x_ptr, parts_ptr, scale_ptr, weight_ptr, bias_ptr, own_ptr, own_bias_ptr, gain_ptr, shift_ptr, out_ptr,
+    rows, queries, D: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
     scale = tl.load(scale_ptr + row // queries, mask=inside, other=1.0)
-    mixed, x, _, _, _, _ = _mixed(
-        x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale, row, inside,
-        weight_ptr, bias_ptr, own_ptr, own_bias_ptr, D,
-    )  # fmt: skip
+    mixed, x = _mixed(
+        x_ptr, parts_ptr, scale, row, inside, weight_ptr, bias_ptr, own_ptr, own_bias_ptr, rows.to(tl.int64) * D, D
+    )
     _, _, normed = _normed(mixed, gain_ptr, shift_ptr, D)
     new = x.to(tl.float32) + tl.maximum(normed, 0.0)
     place = row[:, None] * D + tl.arange(0, D)[None, :]
@@ -302,22 +286,19 @@ def _update(
 
 @triton.jit
 def _update_back(
-    x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale_ptr, weight_ptr, bias_ptr, own_ptr, own_bias_ptr,
-    gain_ptr, shift_ptr, to_out_ptr, to_x_ptr, to_mean_ptr, to_deviation_ptr, to_most_ptr, to_least_ptr,
-    to_mixed_ptr, to_gain_ptr, to_shift_ptr, rows, queries, D: tl.constexpr, ROWS: tl.constexpr,
+    x_ptr, parts_ptr, scale_ptr, weight_ptr, bias_ptr, own_ptr, own_bias_ptr, gain_ptr, shift_ptr, to_out_ptr,
+    to_x_ptr, to_parts_ptr, to_mixed_ptr, to_gain_ptr, to_shift_ptr, rows, queries, D: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, D)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
     shown = inside[:, None]
     place = row[:, None] * D + column[None, :]
+    size = rows.to(tl.int64) * D
     scale = tl.load(scale_ptr + row // queries, mask=inside, other=1.0)
-    mixed, _, _, _, _, _ = _mixed(
-        x_ptr, mean_ptr, deviation_ptr, most_ptr, least_ptr, scale, row, inside,
-        weight_ptr, bias_ptr, own_ptr, own_bias_ptr, D,
-    )  # fmt: skip
+    mixed, _ = _mixed(x_ptr, parts_ptr, scale, row, inside, weight_ptr, bias_ptr, own_ptr, own_bias_ptr, size, D)
     unit, inverse, normed = _normed(mixed, gain_ptr, shift_ptr, D)
-    to_out = tl.load(to_out_ptr + place, mask=shown, other=0.0).to(tl.float32)
+    to_out = _read(to_out_ptr, place, shown, 0.0)
     to_normed = tl.where(normed > 0, to_out, 0.0)
     tl.atomic_add(to_gain_ptr + column, tl.sum(to_normed * unit, 0))
     tl.atomic_add(to_shift_ptr + column, tl.sum(to_normed, 0))
@@ -336,49 +317,40 @@ def _update_back(
         back = tl.dot(plain, _weight(weight_ptr, 0, part, D))
         back += tl.dot(up, _weight(weight_ptr, 1, part, D))
         back += tl.dot(down, _weight(weight_ptr, 2, part, D))
-        if part == 0:
-            tl.store(to_mean_ptr + place, back.to(tl.bfloat16), mask=shown)
-        elif part == 1:
-            tl.store(to_deviation_ptr + place, back.to(tl.bfloat16), mask=shown)
-        elif part == 2:
-            tl.store(to_most_ptr + place, back.to(tl.bfloat16), mask=shown)
-        else:
-            tl.store(to_least_ptr + place, back.to(tl.bfloat16), mask=shown)
+        tl.store(to_parts_ptr + place, back.to(tl.bfloat16), mask=shown)
+        place += size
 
 
 class TritonUpdate(torch.autograd.Function):
     """The new states and their way back."""
 
     @staticmethod
-    def forward(ctx, x, mean, deviation, most, least, scale, weight, bias, own, own_bias, gain, shift):
+    def forward(ctx, x, parts, scale, weight, bias, own, own_bias, gain, shift):
         width = len(gain)
         rows, queries = x.numel() // width, x.shape[1] // width
         half = weight.bfloat16().contiguous(), own.bfloat16().contiguous()
+        given = x, parts, scale, half[0], bias, half[1], own_bias, gain, shift
         out = torch.empty_like(x)
-        _update[(triton.cdiv(rows, ROWS),)](
-            x, mean, deviation, most, least, scale, half[0], bias, half[1], own_bias, gain, shift, out,
-            rows, queries, D=width, ROWS=ROWS, num_warps=4,
-        )  # fmt: skip
-        ctx.save_for_backward(x, mean, deviation, most, least, scale, half[0], bias, half[1], own_bias, gain, shift)
+        _update[(triton.cdiv(rows, ROWS),)](*given, out, rows, queries, D=width, ROWS=ROWS, num_warps=4)
+        ctx.save_for_backward(*given)
         return out
 
     @staticmethod
     def backward(ctx, to_out):
-        x, *parts, scale, weight, bias, own, own_bias, gain, shift = ctx.saved_tensors
+        x, parts, *_, gain, shift = given = ctx.saved_tensors
         width = len(gain)
         rows, queries = x.numel() // width, x.shape[1] // width
-        to_x, *to_parts = (torch.empty_like(x) for _ in range(5))
-        to_mixed = torch.empty(rows, 3 * width, dtype=x.dtype, device=x.device)
+        to_x, to_parts, to_mixed = torch.empty_like(x), torch.empty_like(parts), x.new_empty(rows, 3 * width)
         to_gain, to_shift = torch.zeros_like(gain), torch.zeros_like(shift)
         _update_back[(triton.cdiv(rows, ROWS),)](
-            x, *parts, scale, weight, bias, own, own_bias, gain, shift, to_out.contiguous(), to_x, *to_parts,
-            to_mixed, to_gain, to_shift, rows, queries, D=width, ROWS=ROWS, num_warps=4,
+            *given, to_out.contiguous(), to_x, to_parts, to_mixed, to_gain, to_shift,
+            rows, queries, D=width, ROWS=ROWS, num_warps=4,
         )  # fmt: skip
         to_weight = torch.cat([(to_mixed.T @ part.view(rows, width)).float() for part in parts], 1)
         plain = to_mixed[:, :width]
         to_own = (plain.T @ x.view(rows, width)).float()
         to_bias = to_mixed.sum(0, dtype=torch.float32)
-        return to_x, *to_parts, None, to_weight, to_bias, to_own, to_bias[:width].clone(), to_gain, to_shift
+        return to_x, to_parts, None, to_weight, to_bias, to_own, to_bias[:width].clone(), to_gain, to_shift
 
 
 def triton_layer(
@@ -387,4 +359,4 @@ def triton_layer(
 ) -> Tensor:  # fmt: skip
     """`compiled_layer` on a GPU."""
     parts = TritonAggregate.apply(x, relation.to(x.dtype), boundary, graph, visible, degree)
-    return TritonUpdate.apply(x, *parts, scale, *weights)
+    return TritonUpdate.apply(x, parts, scale, *weights)
