@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import tuplet
-from tuplet.cli.demo_attack import CUT, GROUP, LEAST, SHOWN, TECHNIQUE, TOLD, History
+from tuplet.cli.demo import CUT, GROUP, LEAST, SHOWN, TECHNIQUE, TOLD, History
 
 KINDS = ((GROUP,), (GROUP, "campaign"), (GROUP, "campaign", "malware", "tool"))
 AMOUNTS: Mapping[str, Callable[[int], int]] = {

@@ -12,7 +12,7 @@ import pytest
 import tuplet
 from repeatable import SOAK
 from tuplet.cli.commands import main
-from tuplet.cli.demo_attack import CUT, TOLD, History, tell
+from tuplet.cli.demo import CUT, TOLD, History, tell
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "attack.md"
 

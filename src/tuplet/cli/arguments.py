@@ -33,11 +33,16 @@ tuplet COMMAND --help tells more. With facts of your own:
 def parser() -> CommandParser:
     """The parser of all commands."""
     known = commands()
+    wide = max(map(len, known)) + 2
+    groups = []  # the commands by what one wants to do, on one screen
+    for group in get_args(Group):
+        lines = [f"  {name:{wide}}{command.about}" for name, command in known.items() if command.group == group]
+        groups.append("\n".join([f"{group}:", *lines]))
     top = CommandParser(
         prog="tuplet",
         usage="tuplet COMMAND [options]",
         description="Ask incomplete knowledge graphs for tuples, jointly ranked.",
-        epilog=_front_page(known),
+        epilog="\n\n".join([*groups, NEXT]),
         formatter_class=RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"tuplet {__version__}")
@@ -56,16 +61,6 @@ def commands() -> dict[str, Command]:
     known = COMMANDS | {name: load_class("commands", name) for name in OURS["commands"]}
     order = get_args(Group)
     return dict(sorted(known.items(), key=lambda entry: order.index(entry[1].group)))
-
-
-def _front_page(known: dict[str, Command]) -> str:
-    """What `tuplet --help` shows: the commands by what one wants to do, on one screen."""
-    wide = max(map(len, known)) + 2
-    groups = []
-    for group in get_args(Group):
-        lines = [f"  {name:{wide}}{command.about}" for name, command in known.items() if command.group == group]
-        groups.append("\n".join([f"{group}:", *lines]))
-    return "\n\n".join([*groups, NEXT])
 
 
 def _training(command: CommandParser) -> None:

@@ -8,8 +8,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from tuplet.cli.command_parser import call_with
-from tuplet.cli.show import lines
+from tuplet.cli.command_parser import call_with, lines
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.progress import told
@@ -20,13 +19,9 @@ MIXED = "(mixed: new, but resting on stated facts too; predicted: resting on pre
 LARGEST_QUERY = 1_000_000  # characters read from a query file
 
 
+@told(lambda text: print(text, file=sys.stderr, flush=True))
 def run_ask(arguments: argparse.Namespace) -> None:
     """`tuplet ask`."""
-    with told(lambda text: print(text, file=sys.stderr, flush=True)):
-        _ask(arguments)
-
-
-def _ask(arguments: argparse.Namespace) -> None:
     from tuplet.query.limits import Limits
     from tuplet.store import open_store
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tuplet.cli.show import echo
+from tuplet.cli.command_parser import echo
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Atom, Name, Not
 from tuplet.lang.parse import parse

@@ -1,10 +1,11 @@
-"""What all commands of `tuplet` share: their declaration, their parser, and flags that several of them have."""
+"""What all commands of `tuplet` share: declaration, parser, flags of several of them, how results are printed."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import unwrap
 from typing import Any, Literal, NoReturn, TypeAlias
@@ -170,3 +171,70 @@ READING = rows(  # how facts are read
     arg("--labels F", "a file of name<TAB>label lines; may be repeated", action="append", default=[]),
     TABLES,
 )
+
+
+# Results: what `tuplet info` and the reports of other commands look like.
+
+_MOST = 20  # of a list; more would fill the screen, and --json has them all
+
+
+def echo(value: Any, as_json: bool = False) -> None:
+    """Print what a command returns: text as it is, a mapping as lines, a report or a table as its text; or JSON."""
+    if as_json and not isinstance(value, str | None):
+        convert = getattr(value, "to_dicts", None) or getattr(value, "as_dict", None)
+        print(json.dumps(convert() if convert else value, ensure_ascii=False, indent=1))
+    elif value is not None:
+        print(lines(value) if isinstance(value, Mapping) else value)
+
+
+def lines(about: Mapping[str, Any], indent: str = "") -> str:
+    """One line per key, what belongs together indented; a reliability table becomes its diagram.
+
+    >>> print(lines({"entities": 1234, "observed": ["train", "valid"], "model": None, "edges": {"train": 10}}))
+    entities  1,234
+    observed  train, valid
+    model     none
+    edges
+      train  10
+    >>> print(lines({"models": [{"kind": "complex"}, {"kind": "paths"}]}))
+    models
+      1
+        kind  complex
+      2
+        kind  paths
+    >>> print(lines({"names": list("abcdefghijklmnopqrstuvwxyz")}))
+    names  a, b, c, … (26)
+    """
+    width = max((len(str(key)) for key in about), default=0)
+    shown = []
+    for key, value in about.items():
+        text: Any = value
+        if key.startswith("reliability") and isinstance(value, Mapping):
+            from tuplet.truth.calibration.reliability import Reliability
+
+            text = str(Reliability.from_dict(dict(value)))
+        if isinstance(text, list) and text and all(isinstance(one, Mapping) for one in text):
+            text = {str(number): one for number, one in enumerate(text, 1)}
+        if isinstance(text, Mapping) and text:
+            shown.append(f"{indent}{key}\n{lines(text, indent + '  ')}")
+        elif isinstance(text, str) and "\n" in text:
+            shown.append(f"{indent}{key}\n" + "\n".join(f"{indent}  {line}" for line in text.splitlines()))
+        else:
+            shown.append(f"{indent}{str(key).ljust(width)}  {_word(text)}".rstrip())
+    return "\n".join(shown)
+
+
+def _word(value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple) and len(value) > _MOST:
+        return f"{', '.join(map(_word, value[:3]))}, … ({len(value)})"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_word, value)) or "none"
+    return str(value)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from tuplet.cli.arguments import parser
-from tuplet.cli.show import echo
+from tuplet.cli.command_parser import echo
 from tuplet.errors import TupletError
 from tuplet.files import reason
 

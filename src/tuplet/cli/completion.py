@@ -26,8 +26,7 @@ class Completion(NamedTuple):
 def completions(command: CommandParser, path: str = "tuplet") -> Iterator[Completion]:
     """Those of a command and of all commands in it."""
     command.fill_flags()
-    inner: dict[str, CommandParser] = {}
-    words: dict[str, str] = {}
+    inner, words = dict[str, CommandParser](), dict[str, str]()
     flags, values, takes = {}, {}, set()
     for action in command._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -51,7 +50,11 @@ def completions(command: CommandParser, path: str = "tuplet") -> Iterator[Comple
 
 def script(shell: str, command: CommandParser) -> str:
     """The script for a shell."""
-    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](list(completions(command)))
+    found = list(completions(command))
+    if shell == "fish":
+        return _fish(found)
+    paths = " | ".join(f'"{one.path}"' for one in found if " " in one.path)
+    return {"bash": BASH, "zsh": ZSH}[shell].format(paths=paths, cases=_cases(found))
 
 
 def run_completion(arguments: argparse.Namespace) -> str:
@@ -96,18 +99,6 @@ _tuplet() {{
 }}
 if [[ $funcstack[1] == _tuplet ]]; then _tuplet "$@"; else compdef _tuplet tuplet; fi
 """
-
-
-def _bash(found: list[Completion]) -> str:
-    return BASH.format(paths=_paths(found), cases=_cases(found))
-
-
-def _zsh(found: list[Completion]) -> str:
-    return ZSH.format(paths=_paths(found), cases=_cases(found))
-
-
-def _paths(found: list[Completion]) -> str:
-    return " | ".join(f'"{one.path}"' for one in found if " " in one.path)
 
 
 def _cases(found: list[Completion]) -> str:

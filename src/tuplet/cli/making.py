@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tuplet.cli.command_parser import call_with
-from tuplet.cli.show import lines
+from tuplet.cli.command_parser import call_with, lines
 from tuplet.errors import BadInput
 from tuplet.predict.config import TrainConfig, preset
 from tuplet.progress import counted, shown, sizes
