@@ -31,12 +31,14 @@ from itertools import combinations, combinations_with_replacement, permutations,
 from typing import Any, TypeAlias
 
 from tuplet.errors import BadInput, UnknownName, unknown
-from tuplet.lab.bench.shapes import BETAE, JOINT, KINDS, QueryShape, Role, Symbol, numbered_edges, shape
+from tuplet.lab.bench.shapes import BETAE, JOINT, KINDS, QueryShape, numbered_edges, shape
 
-Pair: TypeAlias = tuple[Symbol, Symbol]
-Signed: TypeAlias = tuple[Symbol, Symbol, bool]  # head, tail, negated
+Node: TypeAlias = tuple[int, int]  # kind and number: nodes ascend in the order of the keys
+Pair: TypeAlias = tuple[Node, Node]
+Signed: TypeAlias = tuple[Node, Node, bool]  # head, tail, negated
 PROFILES = ("complete", "published741")
-_FIRST, _SECOND = Symbol("f1"), Symbol("f2")
+_LETTERS = "sef"  # of the kinds
+_CONSTANT, _EXISTS, _FREE = range(3)
 
 
 @dataclass(frozen=True)
@@ -78,56 +80,36 @@ def _types(profile: str, limits: TypeLimits) -> tuple[QueryShape, ...]:
         forms: Iterable[tuple[Signed, ...]] = sorted(found, key=_order)
     else:
         forms = [form for size in _sizes(limits) for form in _published(*size, limits)]
-    return tuple(QueryShape(f"type{n:04d}", (numbered_edges(form),)) for n, form in enumerate(forms))
+    written = ([(f"{_LETTERS[a[0]]}{a[1]}", f"{_LETTERS[b[0]]}{b[1]}", no) for a, b, no in form] for form in forms)
+    return tuple(QueryShape(f"type{n:04d}", (numbered_edges(edges),)) for n, edges in enumerate(written))
 
 
 def canonical(edges: Iterable[Signed]) -> tuple[Signed, ...]:
-    """The smallest of all sorted edge lists that differ only in the names within s, e and f.
+    """The smallest of all sorted edge lists that differ only in the numbers within s, e and f.
 
-    >>> f1, f2, e1, s1 = map(Symbol, ("f1", "f2", "e1", "s1"))
+    >>> s1, e1, f1, f2 = (0, 1), (1, 1), (2, 1), (2, 2)
     >>> canonical([(f2, e1, False), (s1, f2, False), (e1, f1, True)])
-    (('s1', 'f1', False), ('e1', 'f1', False), ('e1', 'f2', True))
+    (((0, 1), (2, 1), False), ((1, 1), (2, 1), False), ((1, 1), (2, 2), True))
     """
     listed = list(edges)
     nodes = {node for edge in listed for node in edge[:2]}
-    exists, free, constants = (sorted(_all(nodes, role), key=_key) for role in (Role.EXISTS, Role.FREE, Role.CONSTANT))
-    best: list[tuple[tuple[int, int], tuple[int, int], bool]] | None = None
-    for orders in product(permutations(exists), permutations(free)):
-        number = {n: i for order in orders for i, n in enumerate(order, start=1)}
+    best: list[Signed] | None = None
+    for orders in product(permutations(sorted(_all(nodes, _EXISTS))), permutations(sorted(_all(nodes, _FREE)))):
+        named = {n: (n[0], i) for order in orders for i, n in enumerate(order, start=1)}
         # A constant has one edge, so the best order of constants is that of their sorted edges.
-        rank = {n: (_RANK[n.role], number.get(n, 0)) for n in (*exists, *free, *constants)}
-        written = []
-        for a, b, negated in listed:
-            low, high = sorted((rank[a], rank[b]))
-            written.append((low, high, negated))
-        written.sort()
+        ends = (sorted(named.get(n, (_CONSTANT, 0)) for n in edge[:2]) for edge in listed)
+        written = sorted((low, high, edge[2]) for (low, high), edge in zip(ends, listed, strict=True))
         if best is None or written < best:
             best = written
     assert best is not None
-    result, constant = [], 0
-    for low, high, negated in best:
-        if _ROLES[low[0]] is Role.CONSTANT:
-            constant += 1
-            low = (low[0], constant)
-        result.append((_symbol(*low), _symbol(*high), negated))
-    return tuple(result)
+    # Edges of constants come first.
+    return tuple(
+        ((_CONSTANT, i) if low[0] == _CONSTANT else low, high, no) for i, (low, high, no) in enumerate(best, 1)
+    )
 
 
-_ROLES = (Role.CONSTANT, Role.EXISTS, Role.FREE)
-_RANK = {role: place for place, role in enumerate(_ROLES)}
-
-
-@cache
-def _symbol(rank: int, number: int) -> Symbol:
-    return Symbol.of(_ROLES[rank], number)
-
-
-def _key(symbol: Symbol) -> tuple[int, int]:
-    return _RANK[symbol.role], symbol.number
-
-
-def _all(nodes: Iterable[Symbol], role: Role) -> list[Symbol]:
-    return [node for node in nodes if node.role is role]
+def _all(nodes: Iterable[Node], kind: int) -> list[Node]:
+    return [node for node in nodes if node[0] == kind]
 
 
 def _sizes(limits: TypeLimits) -> Iterator[tuple[int, int, int, int]]:
@@ -144,9 +126,8 @@ def _sizes(limits: TypeLimits) -> Iterator[tuple[int, int, int, int]]:
             yield f, e, c, surplus
 
 
-def _variables(f: int, e: int) -> list[Symbol]:
-    sizes = ((Role.EXISTS, e), (Role.FREE, f))
-    return [Symbol.of(role, number) for role, size in sizes for number in range(1, size + 1)]
+def _variables(f: int, e: int) -> list[Node]:
+    return [(kind, number) for kind, size in ((_EXISTS, e), (_FREE, f)) for number in range(1, size + 1)]
 
 
 def _complete(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
@@ -178,16 +159,16 @@ def _published(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iter
                     yield canonical((a, b, i in signs[0]) for i, (a, b) in enumerate(ordered))
 
 
-def _by_variable(edge: Pair) -> tuple[tuple[int, int], tuple[int, int]]:
+def _by_variable(edge: Pair) -> Pair:
     """Edges of e1, e2, …, f1, …; at each of them its partners e, f, s."""
-    a, b = edge[::-1] if edge[0].role is Role.CONSTANT else edge
-    return _key(a), (3, 0) if b.role is Role.CONSTANT else _key(b)
+    a, b = edge[::-1] if edge[0][0] == _CONSTANT else edge
+    return a, (3, 0) if b[0] == _CONSTANT else b
 
 
 def _dealt(f: int, e: int, count: int) -> Iterator[list[Pair]]:
     """Variable graphs of `count` edges from partitions, first choices only."""
     variables = _variables(f, e)
-    free_edges: list[list[Pair]] = [[]] if f < 2 else [[], [(_FIRST, _SECOND)]]
+    free_edges: list[list[Pair]] = [[]] if f < 2 else [[], [((_FREE, 1), (_FREE, 2))]]
     for joined in free_edges:
         for shares in _partitions(count - len(joined), e, count):
             if all(share < len(variables) - i for i, share in enumerate(shares)):
@@ -211,37 +192,37 @@ def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...
 
 
 def _dressed(
-    variables: list[Symbol], simple: Iterable[Pair], doubled: int, constants: int, limits: TypeLimits
+    variables: list[Node], simple: Iterable[Pair], doubled: int, constants: int, limits: TypeLimits
 ) -> Iterator[list[Pair]]:
     """The graph with some edges doubled and constants attached, if rules 1 and 2 hold."""
     simple = list(simple)
     for twice in combinations(simple, doubled):
         for ends in combinations_with_replacement(variables, constants):
-            attached = [(Symbol.of(Role.CONSTANT, i), end) for i, end in enumerate(ends, start=1)]
+            attached = [((_CONSTANT, i), end) for i, end in enumerate(ends, start=1)]
             edges = [*simple, *twice, *attached]
             if _near(edges, limits.distance) and not _dangling(edges):
                 yield edges
 
 
-def _negations(variables: list[Symbol], edges: list[Pair], most: int) -> Iterator[frozenset[int]]:
+def _negations(variables: list[Node], edges: list[Pair], most: int) -> Iterator[frozenset[int]]:
     """Sets of edges that may be negated, the empty one first (rule 3)."""
     for number in range(most + 1):
         for chosen in combinations(range(len(edges)), number):
             rest = [edge for i, edge in enumerate(edges) if i not in chosen]
             held = {n for edge in rest for n in edge}
-            if all(v in held for v in variables) and _all(_reach(rest, _all(held, Role.CONSTANT)), Role.FREE):
+            if all(v in held for v in variables) and _all(_reach(rest, _all(held, _CONSTANT)), _FREE):
                 yield frozenset(chosen)
 
 
-def _neighbours(edges: Iterable[Pair]) -> dict[Symbol, set[Symbol]]:
-    near: dict[Symbol, set[Symbol]] = {}
+def _neighbours(edges: Iterable[Pair]) -> dict[Node, set[Node]]:
+    near: dict[Node, set[Node]] = {}
     for a, b in edges:
         near.setdefault(a, set()).add(b)
         near.setdefault(b, set()).add(a)
     return near
 
 
-def _reach(edges: Iterable[Pair], start: Iterable[Symbol], steps: int = 1 << 30) -> set[Symbol]:
+def _reach(edges: Iterable[Pair], start: Iterable[Node], steps: int = 1 << 30) -> set[Node]:
     near = _neighbours(edges)
     seen, front = set(start), set(start)
     while front and steps:
@@ -251,27 +232,27 @@ def _reach(edges: Iterable[Pair], start: Iterable[Symbol], steps: int = 1 << 30)
     return seen
 
 
-def _connected(variables: list[Symbol], edges: Iterable[Pair]) -> bool:
+def _connected(variables: list[Node], edges: Iterable[Pair]) -> bool:
     return len(_reach(edges, variables[:1])) == len(variables)
 
 
 def _near(edges: list[Pair], distance: int) -> bool:
     nodes = {n for edge in edges for n in edge}
-    return nodes == _reach(edges, _all(nodes, Role.FREE), distance)
+    return nodes == _reach(edges, _all(nodes, _FREE), distance)
 
 
 def _dangling(edges: list[Pair]) -> bool:
     near = _neighbours(edges)
-    bound = [edge for edge in edges if not _all(edge, Role.FREE)]
-    with_constant = _reach(bound, _all(near, Role.CONSTANT))
-    loose = [n for n in _all(near, Role.EXISTS) if n not in with_constant]
-    return any(all(other.role is Role.EXISTS for other in near[n]) for n in loose)
+    bound = [edge for edge in edges if not _all(edge, _FREE)]
+    with_constant = _reach(bound, _all(near, _CONSTANT))
+    loose = [n for n in _all(near, _EXISTS) if n not in with_constant]
+    return any(all(other[0] == _EXISTS for other in near[n]) for n in loose)
 
 
 def _order(form: tuple[Signed, ...]) -> tuple[Any, ...]:
     """Small types first, positive before negated."""
     nodes = {n for edge in form for n in edge[:2]}
-    sizes = [len(_all(nodes, role)) for role in (Role.FREE, Role.EXISTS, Role.CONSTANT)]
+    sizes = [len(_all(nodes, role)) for role in (_FREE, _EXISTS, _CONSTANT)]
     return *sizes, len(form), any(negated for *_, negated in form), form
 
 
