@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -199,17 +200,13 @@ class KnowledgeGraph:
 
     def _counts_after(self, states: EdgeStates) -> dict[str, int]:
         """What is counted without reading everything, after an edit."""
+        counts, columns = Counter(self.counts), self._columns
         place = self.adjacency.find_many(states.heads, states.relation, states.tails)
-        there, stays, counts = place >= 0, states.split > 0, dict(self.counts)
-        for name, code in SPLIT_CODE.items():
-            before, after = (np.count_nonzero(split == code) for split in (self.split[place[there]], states.split))
-            counts[name] += int(after) - int(before)
-        loop = states.heads == states.tails
-        counts[LOOPS] += int((loop & stays).sum()) - int((loop & there).sum())
-        if self.date is not None:
-            gone, come = self.date[place[there]], states.date[stays]
-            counts[DATED] += int((come != NO_DATE).sum()) - int((gone != NO_DATE).sum())
-        return counts
+        gone, come = states.take(place >= 0), states.take(states.split > 0)
+        before = {name: column[place[place >= 0]] for name, column in columns.items()}
+        counts.subtract(count_edges(gone.heads, gone.tails, before))
+        counts.update(count_edges(come.heads, come.tails, {name: getattr(come, name) for name in columns}))
+        return dict(counts)
 
     def over(
         self, layer: dict[str, NDArray[Any]], counts: dict[str, int], entities: Vocabulary, hash: str
@@ -349,29 +346,32 @@ def marked_splits(splits: Sequence[str] | None) -> NDArray[np.bool_]:
     return marked
 
 
+def count_edges(
+    heads: NDArray[np.integer], tails: NDArray[np.integer], columns: Mapping[str, NDArray[Any]]
+) -> dict[str, int]:
+    """How many edges each split has, how many are loops, and if there are dates, how many have one."""
+    counts = {name: int(np.count_nonzero(columns["split"] == code)) for name, code in SPLIT_CODE.items()}
+    counts[LOOPS] = int(np.count_nonzero(heads == tails))
+    if "date" in columns:
+        counts[DATED] = int(np.count_nonzero(columns["date"] != NO_DATE))
+    return counts
+
+
 class GraphWriter:
     """Writes a graph into a sink, one relation after the other."""
 
     def __init__(self, sink: ArraySink, entities: Vocabulary, relations: Vocabulary) -> None:
         self._sink, self._views = sink, ViewsWriter(sink)
         self.entities, self.relations = entities, relations
-        self._counts = np.zeros(len(SPLITS) + 1, np.int64)
-        self._others: dict[str, int] = {LOOPS: 0}
+        self.counts = Counter(dict.fromkeys((*SPLITS, LOOPS), 0))
 
     def relation(
         self, heads: NDArray[np.integer], tails: NDArray[np.integer], columns: Mapping[str, NDArray[Any]]
     ) -> None:
         """Add the distinct edges of the next relation, with their split and perhaps weight and date."""
-        self._counts += np.bincount(columns["split"], minlength=len(self._counts))
-        self._others[LOOPS] += int(np.count_nonzero(heads == tails))
-        if "date" in columns:
-            self._others[DATED] = self._others.get(DATED, 0) + int(np.count_nonzero(columns["date"] != NO_DATE))
+        self.counts.update(count_edges(heads, tails, columns))
         views = relation_views(heads, tails, len(self.entities)) if len(heads) else NO_VIEWS
         self._views.relation(views, {name: column[views.edge] for name, column in columns.items()})
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return dict(zip(SPLITS, self._counts[1:].tolist(), strict=True))
 
     def finish(self, notes: Mapping[str, Any], attributes: Iterable[Sequence[AttributeColumn]] = ()) -> dict[str, Any]:
         """Add names, attributes, and where relations begin; what is returned is the meta of a folder."""
@@ -383,7 +383,7 @@ class GraphWriter:
         for vocabulary, prefix in ((self.entities, "entity_"), (self.relations, "relation_")):
             for name, array in vocabulary.arrays(prefix).items():
                 self._sink.append(name, array)
-        meta: dict[str, Any] = {"notes": dict(notes), "counts": self.counts | self._others}
+        meta: dict[str, Any] = {"notes": dict(notes), "counts": dict(self.counts)}
         described = []
         for number, columns in enumerate(attributes):  # one after another: none waits for the others in memory
             arrays, about = table_arrays(number, columns)

@@ -29,7 +29,7 @@ from tuplet.graph.attributes import (
     sorted_texts,
     widest,
 )
-from tuplet.graph.graph import NO_DATE, SPLIT_CODE, GraphWriter
+from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, GraphWriter
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary, arrow_bytes
 from tuplet.graph.versions import pair_key
@@ -271,7 +271,7 @@ class FactCollector:
         report = ImportReport(
             entities=len(entities),
             relations=len(relations),
-            edges=writer.counts,
+            edges={name: writer.counts[name] for name in SPLITS},
             self_loops=loops,
             labelled_entities=entities.labelled,
             labelled_relations=relations.labelled,
