@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.formats import write
+from tuplet.lab.bench.run import default_workers
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import JOINT
-from tuplet.lab.bench.workers import default_workers
 from tuplet.progress import Progress
 from tuplet.read.read import read
 

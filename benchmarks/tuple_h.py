@@ -21,8 +21,8 @@ from tuplet.lab.bench.formats import read, write
 from tuplet.lab.bench.hardness import STRATA
 from tuplet.lab.bench.queries import QuerySet
 from tuplet.lab.bench.query_types import select
+from tuplet.lab.bench.run import default_workers
 from tuplet.lab.bench.sampling import sample
-from tuplet.lab.bench.workers import default_workers
 from tuplet.progress import Progress
 from tuplet.read.read import read as read_graph
 

@@ -26,10 +26,9 @@ from tuplet.graph.attributes import (
     kind_of,
     open_attributes,
     stored_attributes,
-    texts_of,
 )
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.graph.names import Vocabulary
+from tuplet.graph.names import Strings, Vocabulary
 from tuplet.query.contents import attributes
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.read import import_graph, read, read_with_report
@@ -242,7 +241,7 @@ TEXTS = st.lists(st.text(alphabet="aäb€\0", max_size=3), max_size=8)
 @given(TEXTS, TEXTS)
 def test_joined_texts(one: list[str], other: list[str]) -> None:
     first, second = (sorted({text.encode() for text in texts}) for texts in (one, other))
-    both, old, new = joined_texts(texts_of(first), texts_of(second))
+    both, old, new = joined_texts(*(Strings.from_bytes(part, range(len(part))) for part in (first, second)))
     found = [both.raw(i) for i in range(len(both))]
     assert found == sorted({*first, *second})
     assert [found[i] for i in old] == first

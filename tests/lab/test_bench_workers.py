@@ -8,11 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from tuplet.lab.bench.workers import worker_pool
+from tuplet.lab.bench.run import worker_pool
 
 SCRIPT = """
 import os, time
-from tuplet.lab.bench.workers import worker_pool
+from tuplet.lab.bench.run import worker_pool
 if __name__ == "__main__":
     with worker_pool(2) as pool:
         print(*{future.result() for future in [pool.submit(os.getpid) for _ in range(20)]}, flush=True)

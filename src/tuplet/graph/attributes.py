@@ -71,11 +71,7 @@ def kind_of(value: Plain) -> Kind:
 
 
 def widest(kinds: Iterable[Kind]) -> Kind:
-    """The kind that holds the values of several kinds of one family.
-
-    >>> widest(["number", "integer"])
-    'number'
-    """
+    """The kind that holds the values of several kinds of one family."""
     return max(kinds, key=KINDS.index)
 
 
@@ -106,20 +102,14 @@ def rank_values(kind: Kind, values: Sequence[Plain]) -> tuple[Values, NDArray[np
         encoded = [str(value).encode() for value in values]
         distinct = sorted(set(encoded))
         number = {value: i for i, value in enumerate(distinct)}
-        return texts_of(distinct), np.array([number[value] for value in encoded], np.int32)
+        places = np.array([number[value] for value in encoded], np.int32)
+        return Strings.from_bytes(distinct, range(len(distinct))), places
     try:
         stored: NDArray[Any] = np.array([comparable(value) for value in values], dtype=STORED.get(kind, np.int64))
     except OverflowError:
         raise BadInput("a whole number is too large to be kept: 64 bits are the most") from None
     found, rank = np.unique(stored, return_inverse=True)
     return found, rank.astype(np.int32)
-
-
-def texts_of(encoded: Sequence[bytes]) -> Strings:
-    """Distinct texts in ascending order; unlike a name, one of them may be empty."""
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(text) for text in encoded], out=offsets[1:])
-    return ordered_texts(np.frombuffer(b"".join(encoded), np.uint8), offsets)
 
 
 def ordered_texts(blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Strings:

@@ -57,24 +57,24 @@ class NameTable:
 
     def find(self, names: pa.Array) -> Ints:
         """The number of each name, -1 where it is unknown."""
-        blob, offsets = _bytes(names)
-        found = np.empty(len(names), np.int32)
-        _find(self._places, self._blob, self._offsets, blob, offsets, found)
-        return found
+        return self._numbers(names, add=False)
 
     def number(self, names: pa.Array) -> Ints:
         """The same, where unknown names get the next numbers."""
+        return self._numbers(names, add=True)
+
+    def _numbers(self, names: pa.Array, add: bool) -> Ints:
         blob, offsets = _bytes(names)
         found, done, more = np.empty(len(names), np.int32), 0, int(offsets[-1] - offsets[0])
         while done < len(names):
-            if len(self._blob) < int(self._offsets[self._count]) + more:
+            if add and len(self._blob) < int(self._offsets[self._count]) + more:
                 self._blob = _grown(self._blob, more)
-            if len(self._offsets) < self._count + 2:
+            if add and len(self._offsets) < self._count + 2:
                 self._offsets = _grown(self._offsets, 1 << 12)
-            if len(self._places) < 2 * (self._count + 1):
+            if add and len(self._places) < 2 * (self._count + 1):
                 self._rehash()
-            state = np.array([self._count, done, 0], np.int64)
-            _number(self._places, self._blob, self._offsets, blob, offsets, found, state, np.empty(_AHEAD, np.int64))
+            table, state = (self._places, self._blob, self._offsets), np.array([self._count, done, 0], np.int64)
+            _number(*table, blob, offsets, found, state, np.empty(_AHEAD, np.int64), add)
             self._count, done = state[:2].tolist()
         return found
 
@@ -150,18 +150,6 @@ def _place(places, blob, offsets, hashed, others, begin, end):
     return ~at
 
 
-@njit(types.void(LONGS, _BYTES, LONGS, _READ_BYTES, READ_LONGS, _INTS), **OPTIONS)
-def _find(places, blob, offsets, others, ends, found):
-    for i in range(len(found)):
-        begin, end = ends[i], ends[i + 1]
-        # Names often come in runs.
-        if i > 0 and _same(others, ends[i - 1], begin, others, begin, end):
-            found[i] = found[i - 1]
-            continue
-        at = _place(places, blob, offsets, _hash(others, begin, end), others, begin, end)
-        found[i] = places[at] >> 32 if at >= 0 else -1
-
-
 @inlined
 def _look_ahead(places, blob, offsets, others, ends, first, last, hashes):
     """Hash the next names and read what they will be compared with; returns a number that nobody needs.
@@ -179,22 +167,25 @@ def _look_ahead(places, blob, offsets, others, ends, first, last, hashes):
     return seen
 
 
-@njit(types.void(LONGS, _BYTES, LONGS, _READ_BYTES, READ_LONGS, _INTS, LONGS, LONGS), **OPTIONS)
-def _number(places, blob, offsets, others, ends, found, state, hashes):
-    """Numbers names from `state[1]` on until there is no more room; `state[0]` counts them."""
+@njit(types.void(LONGS, _BYTES, LONGS, _READ_BYTES, READ_LONGS, _INTS, LONGS, LONGS, types.boolean), **OPTIONS)
+def _number(places, blob, offsets, others, ends, found, state, hashes, add):
+    """Finds names from `state[1]` on; with `add`, numbers new ones until there is no more room; `state[0]` counts."""
     count, first = state[0], state[1]
     while first < len(found):
         last = min(first + len(hashes), len(found))
         state[2] += _look_ahead(places, blob, offsets, others, ends, first, last, hashes)
         for i in range(first, last):
             begin, end = ends[i], ends[i + 1]
-            if i > 0 and _same(others, ends[i - 1], begin, others, begin, end):
+            if i > 0 and _same(others, ends[i - 1], begin, others, begin, end):  # names often come in runs
                 found[i] = found[i - 1]
                 continue
             hashed = np.uint64(hashes[i - first])
             at = _place(places, blob, offsets, hashed, others, begin, end)
             if at >= 0:
                 found[i] = places[at] >> 32
+                continue
+            if not add:
+                found[i] = -1
                 continue
             if count + 2 > len(offsets) or 2 * (count + 1) > len(places):
                 state[0], state[1] = count, i

@@ -48,9 +48,13 @@ class Strings:
             encoded = [text.encode() for text in strings]
         except UnicodeEncodeError as error:
             raise BadInput(f"{error.object!r} cannot be written as UTF-8") from None
-        offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum([len(text) for text in encoded], out=offsets[1:])
         order = sorted((i for i, text in enumerate(encoded) if text), key=encoded.__getitem__)
+        return Strings.from_bytes(encoded, order)
+
+    @staticmethod
+    def from_bytes(encoded: Sequence[bytes], order: Sequence[int]) -> Strings:
+        """The same of their bytes, where their order is known; as distinct texts, unlike names, one may be empty."""
+        offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         return Strings(np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets, np.array(order, dtype=np.int32))
 
     def __reduce__(self) -> tuple[Any, ...]:

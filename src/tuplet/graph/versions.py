@@ -100,11 +100,7 @@ class EdgeStates(NamedTuple):
         return EdgeStates(*(column[places] for column in self))
 
     def then(self, later: EdgeStates) -> EdgeStates:
-        """These states and later ones, which count where both have an edge.
-
-        >>> EdgeStates.none().then(EdgeStates.none()).edges
-        0
-        """
+        """These states and later ones, which count where both have an edge."""
         newer = later.arrays()
         both = EdgeStates(**{name: np.concatenate([older, newer[name]]) for name, older in self.arrays().items()})
         return both.take(_last_of_equals(both.relation, both.key))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -16,34 +15,23 @@ Random = np.random.Generator
 Node = TypeVar("Node", bound=str)
 
 
-@dataclass
 class Walker:
     """All edges of an entity at once, whatever their relation: what a random walk needs."""
 
-    adjacency: Adjacency
-    _entities: NDArray[np.int32] = field(init=False, repr=False)  # those that have an edge
-    _ptr: NDArray[np.int64] = field(init=False, repr=False)
-    _row: NDArray[np.int64] = field(init=False, repr=False)
-    _view: NDArray[np.int64] = field(init=False, repr=False)
-    # The same edges by pairs: the neighbours of each entity once, in order, each with the views that lead there.
-    _near: NDArray[np.int32] = field(init=False, repr=False)
-    _near_ptr: NDArray[np.int64] = field(init=False, repr=False)  # by place in `_entities`
-    _joint: NDArray[np.int64] = field(init=False, repr=False)
-    _joint_ptr: NDArray[np.int64] = field(init=False, repr=False)  # by place in `_near`
-
-    def __post_init__(self) -> None:
-        if not self.adjacency.edges:
+    def __init__(self, adjacency: Adjacency) -> None:
+        if not adjacency.edges:
             raise BadInput("a graph without edges has no walks")
-        self.adjacency.touch()
-        self.adjacency, _ = self.adjacency.flattened()
+        adjacency.touch()
+        self.adjacency, _ = adjacency.flattened()
         self._row = np.argsort(self.adjacency.row_entity, kind="stable")
-        self._entities, first = np.unique(self.adjacency.row_entity[self._row], return_index=True)
+        self._entities, first = np.unique(self.adjacency.row_entity[self._row], return_index=True)  # that have an edge
         self._ptr = np.append(first, len(self._row))
         rows = np.diff(self.adjacency.view_ptr)
         self._view = np.repeat(np.arange(len(rows), dtype=np.int64), rows)
         lengths = np.diff(self.adjacency.row_ptr)
         entity, view = np.repeat(self.adjacency.row_entity, lengths), np.repeat(self._view, lengths)
         order = np.lexsort((view, self.adjacency.neighbour, entity))
+        # The same edges by pairs: the neighbours of each entity once, in order, each with the views that lead there.
         entity, near, self._joint = entity[order], self.adjacency.neighbour[order], view[order]
         new = np.flatnonzero(np.append(True, (np.diff(entity) != 0) | (np.diff(near) != 0)))
         self._near, self._joint_ptr = near[new], np.append(new, len(near))

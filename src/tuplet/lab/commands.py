@@ -163,8 +163,8 @@ def bench_sample(arguments: argparse.Namespace) -> dict[str, Any]:
     from tuplet.lab.bench.formats import write, write_efok
     from tuplet.lab.bench.hardness import STRATA
     from tuplet.lab.bench.query_types import select
+    from tuplet.lab.bench.run import default_workers
     from tuplet.lab.bench.sampling import sample
-    from tuplet.lab.bench.workers import default_workers
 
     target = Path(arguments.output)
     refuse_existing(target, arguments.force)
@@ -206,8 +206,7 @@ def bench_sample(arguments: argparse.Namespace) -> dict[str, Any]:
 def bench_run(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench run`: what was run, and its means."""
     from tuplet.lab.bench.report import Result
-    from tuplet.lab.bench.run import run
-    from tuplet.lab.bench.workers import default_workers
+    from tuplet.lab.bench.run import default_workers, run
 
     settings = _settings(arguments)
     settings.runner()

@@ -7,20 +7,23 @@ where it was, and ends with the same numbers as one that was not.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TypeAlias
 
-from tuplet.errors import BadInput
+from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.files import remove
 from tuplet.lab.bench.evaluate import Evaluator
 from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.results import ResultRow, RunManifest, RunSettings, write_part
-from tuplet.lab.bench.workers import worker_pool
 from tuplet.query.source import Source
 from tuplet.store import open_store
 from tuplet.truth.cluster import Folder, arrived, ship
@@ -124,6 +127,41 @@ def work(
     if model is not None:
         settings = replace(settings, options={**settings.options, "model": arrived(model)})
     return _open_evaluator(arrived(store), json.dumps(asdict(settings))).evaluate(queries)
+
+
+# --- workers -----------------------------------------------------------------------------------------------------
+
+
+def default_workers() -> int:
+    """As many worker processes as there are processors to run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def worker_pool(count: int, given: Executor | None = None, advice: str = "") -> Iterator[Executor | None]:
+    """The executor that is given, `count` fresh worker processes, or None where one process does the work itself.
+
+    Fresh processes end when their parent does, even if it was killed. A worker that dies is an error with `advice`.
+    """
+    pool = given
+    if given is None and count > 1:
+        pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=_begin)
+    try:
+        yield pool
+    except BrokenExecutor:
+        raise BudgetExceeded(f"a worker process died, perhaps for lack of memory{advice}") from None
+    finally:
+        if pool is not None and given is None:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    # As many workers as processors share the work already; torch reads this when it is first imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        sentinel = parent.sentinel
+        threading.Thread(target=lambda: (wait([sentinel]), os._exit(1)), daemon=True).start()
 
 
 # --- the manifest ------------------------------------------------------------------------------------------------

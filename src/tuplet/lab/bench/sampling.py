@@ -28,6 +28,7 @@ from tuplet.graph.walks import Random, Walker
 from tuplet.lab.bench.hardness import STRATA, largest_stratum, predicted_atoms, predicted_links, strata
 from tuplet.lab.bench.metrics import tuple_keys
 from tuplet.lab.bench.queries import BenchQuery, QuerySet, Tuples
+from tuplet.lab.bench.run import worker_pool
 from tuplet.lab.bench.shapes import (
     AbstractClauses,
     AbstractEdge,
@@ -38,7 +39,6 @@ from tuplet.lab.bench.shapes import (
     shape,
     symbols,
 )
-from tuplet.lab.bench.workers import worker_pool
 from tuplet.query.ranking import QueryGraph
 from tuplet.truth.cluster import Folder, arrived, ship
 
