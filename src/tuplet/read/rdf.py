@@ -112,51 +112,31 @@ def of_rdflib(graph: Any) -> Iterator[Statement]:
 Triple: TypeAlias = tuple[str, str, str]
 
 
-@dataclass
-class _Noted:
-    """What is said about a fact."""
-
-    truth: float | None = None
-    values: dict[tuple[str, Kind], list[str]] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class Annotations:
-    """The annotated facts, and the nodes that stand for them."""
+    """What is said about facts: how true they are, and values by property; and the nodes that stand for the facts."""
 
-    facts: dict[Triple, _Noted]
-    reifiers: frozenset[Any]
+    truth: dict[Triple, float] = field(default_factory=dict)
+    values: dict[tuple[str, Kind], dict[Triple, list[str]]] = field(default_factory=dict)
+    reifiers: frozenset[Any] = frozenset()
 
-    @property
-    def has_truth(self) -> bool:
-        """Whether some fact has a truth value."""
-        return any(noted.truth is not None for noted in self.facts.values())
+    def add(self, fact: Triple, name: str, value: Any) -> None:
+        """Take a statement about a fact."""
+        if isinstance(value, ox.Literal) and last_part(name) == TRUTH:
+            truth = float(value.value)
+            if not 0 <= truth <= 1:
+                raise ValueError(f"the truth {value.value} is outside [0, 1]")
+            self.truth[fact] = max(truth, self.truth.get(fact, 0.0))
+        elif isinstance(value, ox.NamedNode | ox.Literal):
+            kind = kind_of_datatype(value.datatype.value) if isinstance(value, ox.Literal) else "text"
+            self.values.setdefault((name, kind), {}).setdefault(fact, []).append(value.value)
 
-    def truth(self, fact: Triple) -> float:
-        """How true a fact is; 1 if nothing says so."""
-        noted = self.facts.get(fact)
-        return 1.0 if noted is None or noted.truth is None else noted.truth
-
-    def only_annotated(self, stated: set[Triple]) -> Iterator[Triple]:
-        """The facts that are not stated, but whose truth is."""
-        for fact, noted in self.facts.items():
-            if fact not in stated and noted.truth is not None:
-                yield fact
-
-    def values(self, facts: Sequence[Triple]) -> list[AttributeBatch]:
+    def batches(self, facts: Sequence[Triple]) -> Iterator[AttributeBatch]:
         """The attributes of facts."""
-        noted = [self.facts.get(fact) for fact in facts]
-        names = dict.fromkeys(name for one in noted if one is not None for name in one.values)
-        batches = []
-        for name, kind in names:
-            texts = [None if one is None else one.values.get((name, kind)) for one in noted]
-            several = pa.array(texts, pa.list_(pa.large_string()))
+        for (name, kind), known in self.values.items():
+            several = pa.array([known.get(fact) for fact in facts], pa.list_(pa.large_string()))
             values, _ = of_kind(several.values, kind)
-            batches.append(AttributeBatch(name, pa.ListArray.from_arrays(several.offsets, values)))
-        return batches
-
-
-NO_ANNOTATIONS = Annotations({}, frozenset())
+            yield AttributeBatch(name, pa.ListArray.from_arrays(several.offsets, values))
 
 
 def may_have_annotations(text: bytes) -> bool:
@@ -173,23 +153,11 @@ def annotated(statements: Iterable[Any], name: Callable[[Any], str | None]) -> A
             several = reified.setdefault(subject, [])
             if head is not None and tail is not None:
                 several.append((head, value.predicate.value, tail))
-    facts: dict[Triple, _Noted] = {fact: _Noted() for several in reified.values() for fact in several}
-    for subject, predicate, value, _ in statements if facts else ():
+    found = Annotations(reifiers=frozenset(reified))
+    for subject, predicate, value, _ in statements if any(reified.values()) else ():
         for fact in reified.get(subject, ()):
-            _note(facts[fact], predicate.value, value)
-    return Annotations(facts, frozenset(reified))
-
-
-def _note(noted: _Noted, name: str, value: Any) -> None:
-    if isinstance(value, ox.NamedNode):
-        noted.values.setdefault((name, "text"), []).append(value.value)
-    elif isinstance(value, ox.Literal) and last_part(name) == TRUTH:
-        truth = float(value.value)
-        if not 0 <= truth <= 1:
-            raise ValueError(f"the truth {value.value} is outside [0, 1]")
-        noted.truth = truth if noted.truth is None else max(truth, noted.truth)
-    elif isinstance(value, ox.Literal):
-        noted.values.setdefault((name, kind_of_datatype(value.datatype.value)), []).append(value.value)
+            found.add(fact, predicate.value, value)
+    return found
 
 
 _BATCH = 1 << 18
@@ -243,7 +211,7 @@ class _Statements:
     """Statements as they come; facts are given out in batches, all else at the end."""
 
     def __init__(self, where: str, namespaces: set[str] | None = None) -> None:
-        self._where, self._noted = where, NO_ANNOTATIONS
+        self._where, self._noted = where, Annotations()
         self._namespaces = namespaces  # of the nodes and properties, if they are asked for
         self._blank: dict[str, str] = {}  # in order of appearance, so that the same file always gives the same graph
         self._facts: list[tuple[str, str, str]] = []
@@ -283,7 +251,7 @@ class _Statements:
                 yield self._flush()
         if facts:
             yield self._flush()
-        facts.extend(self._noted.only_annotated(self._annotated))
+        facts.extend(fact for fact in self._noted.truth if fact not in self._annotated)
         if facts:
             relations.update(relation for _, relation, _ in facts)
             yield self._flush()
@@ -324,12 +292,11 @@ class _Statements:
         if self._graphs:
             graphs = pa.array([self._graphs.get(i) for i in range(len(self._facts))], pa.large_string())
             values.append(AttributeBatch(GRAPH, graphs))
+        values += self._noted.batches(self._facts)
         truth = None
-        if self._noted.facts:
-            values += self._noted.values(self._facts)
-            self._annotated |= self._noted.facts.keys() & set(self._facts)
-            if self._noted.has_truth:
-                truth = np.array([self._noted.truth(fact) for fact in self._facts])
+        if known := self._noted.truth:
+            self._annotated |= known.keys() & set(self._facts)
+            truth = np.array([known.get(fact, 1.0) for fact in self._facts])
         part = FactColumns.from_triples(self._facts, truth=truth, values=tuple(values), blank_nodes=len(self._blank))
         self._facts.clear()
         self._graphs.clear()
