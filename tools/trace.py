@@ -74,7 +74,8 @@ def post_ask(store: Store) -> Callable[[], object]:
 
     async def post() -> None:
         body = json.dumps({"query": QUESTION.format(next(regions))}).encode()
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        length = (b"content-length", b"%d" % len(body))  # else no body is read
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), length]
         scope = {"type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": "/ask"}
         scope |= {"raw_path": b"/ask", "query_string": b"", "root_path": "", "headers": headers}
         scope |= {"client": ("127.0.0.1", 1), "server": ("localhost", 80), "state": {}}

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
+
+from tuplet.server.http import Request
+
+
+def request(method: str, path: str, headers: Mapping[str, str] | None = None, **scope: Any) -> Request:
+    """A request that nobody has sent."""
+    fields = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    return Request({"type": "http", "method": method, "path": path, "query_string": b"", "headers": fields, **scope})
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 import tuplet
 from tuplet.server.keys import KeyFile, add_key
 from tuplet.server.logs import LogSettings
-from tuplet.server.mcp_server import GuardedTools
+from tuplet.server.mcp_server import guarded_tools
 from tuplet.server.tools import DEFINITIONS, Toolbox
 
 SOURCE = str(Path(tuplet.__file__).parents[1])
@@ -90,7 +90,7 @@ def address(store_path: Path, people_path: Path, tmp_path: Path) -> Iterator[tup
     keys = {name: add_key(tmp_path / "keys", name, words) for name, words in fields.items()}
     box = Toolbox({"world": tuplet.open(store_path), "people": tuplet.open(people_path)})
     logs = LogSettings(access_log=str(tmp_path / "access"), log_format="json")
-    app: Any = GuardedTools(box, KeyFile(tmp_path / "keys"), logs)
+    app: Any = guarded_tools(box, KeyFile(tmp_path / "keys"), logs)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()

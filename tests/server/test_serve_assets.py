@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
+from running_server import request
 
-from tuplet.server.http import HTTPProblem, Reply, Request
+from tuplet.server.http import HTTPProblem, Reply
 from tuplet.server.page import WEB, Assets, bundle
 
 
@@ -18,9 +19,7 @@ def assets() -> Assets:
 
 
 def sent(assets: Assets, path: str, **headers: str) -> Reply:
-    return assets.reply(
-        Request("GET", path, "", {k.replace("_", "-").encode(): v.encode() for k, v in headers.items()})
-    )
+    return assets.reply(request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()}))
 
 
 def bytes_of(reply: Reply) -> bytes:

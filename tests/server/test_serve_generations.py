@@ -17,11 +17,10 @@ from typing import Any
 import httpx
 import pytest
 from described import check, operations
-from running_server import Server, Start
+from running_server import Server, Start, request
 
 import tuplet
 from tuplet.files import locked
-from tuplet.server.http import Request
 from tuplet.server.keys import add_key
 from tuplet.server.limits import ServerLimits, problem
 from tuplet.server.metrics import ServerMetrics
@@ -298,26 +297,26 @@ def test_what_changes_a_store_answers_as_described(by: Any) -> None:
         ("health", {}),
         ("add", {"json": {"facts": [["nowhere", "borders", "portugal"]]}}),
     )
-    for name, request in tried:
+    for name, sent in tried:
         method, path, operation = told[name]
-        answer = admin.request(method, path, **request)
-        assert (answer.status_code == 200) == ("nowhere" not in str(request)), answer.text
+        answer = admin.request(method, path, **sent)
+        assert (answer.status_code == 200) == ("nowhere" not in str(sent)), answer.text
         described = operation["responses"][str(answer.status_code)]["content"]["application/json"]["schema"]
         check(answer.json(), described, description)
 
 
 def test_writers_take_turns(path: Path) -> None:
     service = Service({"world": tuplet.open(path)}, ServerLimits(), ServerMetrics())
-    editor, request = Editor(service.served, patience=0.05), Request("POST", "/add", "", {})
+    editor, added = Editor(service.served, patience=0.05), request("POST", "/add")
     facts = [AddRequest(facts=[(name, "borders", "portugal")]) for name in ("iceland", "malta", "cyprus")]
 
     async def at_once() -> list[Any]:
-        changes = (editor.add("world", request, asked) for asked in facts)
+        changes = (editor.add("world", added, asked) for asked in facts)
         return await asyncio.gather(*changes, return_exceptions=True)
 
     async def gone() -> None:
         stated = RemoveRequest(facts=[fact[:3] for asked in facts for fact in asked.facts])
-        task = asyncio.create_task(editor.remove("world", request, stated))
+        task = asyncio.create_task(editor.remove("world", added, stated))
         await asyncio.sleep(0)
         task.cancel()  # its client went away
         while service.served.current["world"].generation < first + 4:
@@ -347,5 +346,5 @@ def test_a_server_that_ends_says_so_first(by: Any, two: Server) -> None:  # the 
 
 
 def test_a_server_with_other_settings_has_other_tags() -> None:
-    asked = Request("GET", "/schema", "", {})
+    asked = request("GET", "/schema")
     assert asked.tag(b"one") == asked.tag(b"one") != asked.tag(b"two")

@@ -12,9 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from running_server import Server, Start
+from running_server import Server, Start, request
 
-from tuplet.server.http import Request
 from tuplet.server.keys import add_key
 from tuplet.server.logs import AccessLog, LogSettings, PlainLines
 
@@ -94,12 +93,12 @@ def test_refused_keys_and_slow_queries_are_told_but_do_not_fill_the_disk(logged:
 
 
 def test_what_a_client_sends_stays_on_its_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    request = Request("GET", '/a"b\nGET /fake 200\x1b[2J' + "c" * 300, "", {}, "::1")
-    request.notes.id = "7"
-    request.notes.asked("world", "exact", "?x : r(?x,\n a)", None)
+    asked = request("GET", '/a"b\nGET /fake 200\x1b[2J' + "c" * 300, client=("::1", 1))
+    asked.notes.id = "7"
+    asked.notes.asked("world", "exact", "?x : r(?x,\n a)", None)
     log = AccessLog(LogSettings(access_log=str(tmp_path / "log"), slow=0.1))
-    assert not log.request(request, 200, 12, 0.05)
-    assert log.request(request, 200, 12, 0.5)
+    assert not log.request(asked, 200, 12, 0.05)
+    assert log.request(asked, 200, 12, 0.5)
     written = (tmp_path / "log").read_text()
     assert written.count("\n") == 2
     assert '::1 - "GET /a\\"b\\nGET /fake 200\\x1b[2J' in written

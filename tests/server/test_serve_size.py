@@ -16,6 +16,7 @@ import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from running_server import request
 
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
@@ -23,7 +24,6 @@ from tuplet.query.source import Source
 from tuplet.server import models
 from tuplet.server.app import Application
 from tuplet.server.encoding import json_pieces, to_lines
-from tuplet.server.http import Request
 from tuplet.server.limits import LARGE, Outgoing, Sending, ServerLimits, TooBusy
 from tuplet.server.logs import NOTES, RequestNotes
 from tuplet.server.metrics import ServerMetrics
@@ -129,13 +129,11 @@ def test_small_answers_are_not_compressed(client: Client) -> None:
     assert client.get("/schema", encoding="gzip").json() == client.get("/schema").json()
 
 
-def test_answers_on_their_way_are_bounded(
-    application: Application, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_on_their_way_are_bounded(service: Service, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """For clients that do not read: what waits for them is counted, and beyond a limit nothing more is sent."""
     monkeypatch.setattr("tuplet.server.limits.LARGE", 2000)
     sending = Sending(100_000)
-    monkeypatch.setattr(application, "sending", sending)
+    monkeypatch.setattr(service, "sending", sending)
     assert client.post({**ALL, "k": 200}).status_code == 200
     assert not sending.owners, "all was sent"
     assert sending.takes("somebody", 90_000)
@@ -201,13 +199,13 @@ def test_an_answer_that_is_closed_while_it_grows_is_not_counted() -> None:
         outgoing.add(1)
 
 
-def test_requests_on_their_way_are_bounded(application: Application) -> None:
+def test_requests_on_their_way_are_bounded(application: Application, service: Service) -> None:
     """For clients that send slowly: what they have sent is counted, and that of strangers is not even read."""
 
     async def asked(path: str, *headers: tuple[bytes, bytes], read: bool = True) -> int:
         async def receive() -> dict[str, Any]:
             assert read
-            assert application.arriving.owners == {"127.0.0.1": 300_000}
+            assert service.arriving.owners == {"127.0.0.1": 300_000}
             return {"type": "http.request", "body": b"{}", "more_body": False}
 
         scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "client": ("127.0.0.1", 1)}
@@ -223,12 +221,12 @@ def test_requests_on_their_way_are_bounded(application: Application) -> None:
     async def run() -> None:
         large = (b"content-length", b"300000")
         assert await asked("/ask", large) == 400
-        assert not application.arriving.owners, "it has arrived"
+        assert not service.arriving.owners, "it has arrived"
         assert await asked("/ready", large, read=False) == 405
-        assert application.arriving.takes("127.0.0.1", 300_000)
+        assert service.arriving.takes("127.0.0.1", 300_000)
         assert await asked("/ask", large, read=False) == 429
         assert await asked("/ask", (b"transfer-encoding", b"chunked"), read=False) == 429
-        application.arriving.sent("127.0.0.1", 300_000)
+        service.arriving.sent("127.0.0.1", 300_000)
 
     asyncio.run(run())
 
@@ -255,7 +253,7 @@ def test_neither_the_loop_nor_a_search_waits_for_what_is_no_search(application: 
     async def run() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://localhost") as client:
             drawn = (await client.post("/parse", json={"query": ALL["query"]})).json()["graph"]
-            busy = asyncio.create_task(service.aside(Request("POST", "/parse", "", {}), long))
+            busy = asyncio.create_task(service.aside(request("POST", "/parse"), long))
             await asyncio.sleep(0)
             others = [
                 asyncio.create_task(one)

@@ -1,31 +1,57 @@
-"""The application: what happens to every request, from its first byte to its last."""
+"""The application: Starlette with two middlewares, and a resource of operations at each address.
+
+| what | where |
+|---|---|
+| log, metrics, request id, security headers | middleware `RequestLog` |
+| keys, hosts, other origins | middleware `Guard` |
+| size and time of a body, budgets for unread bytes, errors as JSON, ETags | `Resource`, which knows the operation |
+| fair turns, deadlines, first try, packing an answer | the work of an operation (`scheduling`, in threads) |
+| one generation for each request | `ServedStores.enter`, before the work |
+| time and size of a head, idle and slow clients, connections, choice of worker | the protocol (`connections`) |
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from time import perf_counter
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
-from tuplet.server.allocator import Tidying
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from tuplet.errors import TupletError
+from tuplet.query.answers import INTERRUPTIONS
 from tuplet.server.encoding import encode
-from tuplet.server.guard import HEADERS, NO_CORS, NO_PROXIES, Cors, Guard, TrustedProxies, is_open
-from tuplet.server.http import ASGIScope, Receive, Reply, Request, Route, Router, Send, refusal
+from tuplet.server.guard import NO_CORS, NO_PROXIES, Cors, Guard, RequestLog, TrustedProxies
+from tuplet.server.http import (
+    REQUEST,
+    TAGGED,
+    HTTPProblem,
+    Operation,
+    Reply,
+    Request,
+    error_reply,
+    refusal,
+)
 from tuplet.server.keys import KeyFile
-from tuplet.server.limits import LARGE, Outgoing, OverLimit, Sending, TooBusy
-from tuplet.server.logs import NOTES, AccessLog, LogSettings, request_id
+from tuplet.server.limits import LARGE, Outgoing, OverLimit, TooBusy
+from tuplet.server.logs import AccessLog, LogSettings
 from tuplet.server.openapi import describe
-from tuplet.server.routes import routes
+from tuplet.server.routes import operations
 from tuplet.server.scheduling import ClientGone
 from tuplet.server.service import Service
 
 PATIENCE = 30.0  # seconds for a request to arrive
-LONG = 1.0  # seconds of a request after which there may be memory to give back
-BODILESS = (204, 304)
 log = logging.getLogger("tuplet.server")
 
 
-class Application:
+class Application(Starlette):
     """An ASGI application: guarded, counted, and never with a traceback."""
 
     def __init__(
@@ -36,159 +62,112 @@ class Application:
         cors: Cors = NO_CORS,
         proxies: TrustedProxies = NO_PROXIES,
     ) -> None:
-        table = routes(service)
+        table = operations(service)
         described = encode(describe(table))
 
         async def description(_: Request, __: None) -> Reply:
             return Reply(described)
 
         summary = "This description"
-        table.append(Route("GET", "/openapi.json", "openapi", summary, description, scope="open", described=False))
-        self.router = Router(table, repr((service.limits, service.base)).encode())
-        self.guard = Guard(keys, cors)
-        self.proxies = proxies
-        self.log = AccessLog(logs or LogSettings())
-        self.metrics, self.most, self.served = service.metrics, service.limits.max_body, service.served
-        self.tidying = Tidying()
-        self.sending, self.arriving = service.sending, Sending(service.limits.max_sending)
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await _lifespan(scope, receive, send)
-            return
-        began = perf_counter()
-        request = Request(
-            scope["method"],
-            scope["path"],
-            scope["query_string"].decode("latin-1"),
-            dict(scope["headers"]),
-            (scope.get("client") or ("",))[0],
-            receive,
+        table.append(Operation("GET", "/openapi.json", "openapi", summary, description, access="open", described=False))
+        by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
+        for operation in table:
+            by_path[operation.path][operation.method] = operation
+        super().__init__(
+            routes=[
+                Route(f"{path}{{file:path}}" if path != "/" and path.endswith("/") else path, resource)
+                for path, resource in ((path, Resource(service, found)) for path, found in by_path.items())
+            ],
+            middleware=[
+                Middleware(RequestLog, AccessLog(logs or LogSettings()), service.metrics, proxies),
+                Middleware(Guard, keys, cors),
+            ],
         )
-        if self.proxies:
-            request.client = self.proxies.client(request.client, request.header("x-forwarded-for"))
-        request.notes.id = request_id(request.header("x-request-id"))
-        NOTES.set(request.notes)
-        outgoing = request.notes.outgoing = Outgoing(self.sending, request)
+        self.router.redirect_slashes = False
+        self.router.default = refusal(
+            HTTPProblem(404, "there is nothing at this address; /openapi.json lists what there is")
+        )
+
+
+class Resource:
+    """The operations of one path by method, as an ASGI application."""
+
+    def __init__(self, service: Service, operations: Mapping[str, Operation]) -> None:
+        self.service, self.operations = service, operations
+        self.settings = repr((service.limits, service.base)).encode()  # with others, answers may be others
+        self.allow = ", ".join(sorted({*operations, "OPTIONS"} | ({"HEAD"} if "GET" in operations else set())))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request: Request = scope[REQUEST]
+        outgoing = request.notes.outgoing = Outgoing(self.service.sending, request)
         try:
-            reply = await self.reply(request, receive)
-            status, sent = await self._send(request, reply, send, outgoing)
+            reply = await self.reply(request)
+            try:
+                outgoing.settle(reply.size)
+            except TooBusy as error:
+                reply = refusal(error)
+            await reply(scope, receive, send)
         finally:
             outgoing.close()
-        seconds = perf_counter() - began
-        self._count(request, status, sent, seconds)
 
-    def _count(self, request: Request, status: int, sent: int, seconds: float) -> None:
-        noted, metrics = request.notes, self.metrics
-        metrics.count_request(request.route, status, seconds, sent, request.owner)
-        if noted.queue is not None:
-            metrics.count_wait(noted.queue)
-        if seconds > LONG or sent > LARGE:
-            self.tidying.soon()
-        refused = noted.refused or ("of another scope" if status == 403 and request.owner else "")
-        if refused:
-            metrics.count("tuplet_keys_refused_total", refused)
-            log.warning("%s: API key %s %s", request.client, refused, request.owner, extra={"path": request.path[:100]})
-        if self.log.request(request, status, sent, seconds):
-            metrics.count("tuplet_slow_requests_total")
-
-    async def reply(self, request: Request, receive: Receive) -> Reply:
-        """What is answered, whatever happens."""
+    async def reply(self, request: Request) -> Reply:
+        """What is answered, whatever happens; what is wrong with the request is an answer too."""
+        if request.method == "OPTIONS":
+            return Reply(b"", 204, headers={"allow": self.allow})
         try:
-            refused = self.guard.refused(request)
-            if refused is not None:
-                return refused
+            operation = self.operations.get("GET" if request.method == "HEAD" else request.method)
+            if operation is None:
+                text = f"{request.method[:20]} is not for this address; {self.allow} are"
+                raise HTTPProblem(405, text, {"allow": self.allow})
+            request.route = operation.path
+            operation.check(request.key)
             # What needs no key takes no body either: those of strangers are not kept.
-            if not is_open(request.path) and request.method != "OPTIONS":
-                request.body = await self._body(request, receive)
-                await self.served.enter(request.key)
-            return await self.router.reply(request)
-        except (OverLimit, TooBusy) as error:
+            if operation.access != "open":
+                request.content = await self._read_body(request)
+                await self.service.served.enter(request.key)
+            return await self._answer(request, operation, operation.taken(request))
+        except (TupletError, ValidationError) as error:
             return refusal(error)
-        except ClientGone:
+        except (ClientGone, ClientDisconnect):  # half a table is not half of the facts
             return Reply(status=499)  # which nobody reads
         except TimeoutError:
-            return Reply(encode({"error": "the request took too long to arrive", "kind": "limit"}), 408)
+            return error_reply(408, "the request took too long to arrive", "limit")
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return Reply(encode({"error": "something went wrong inside the server", "kind": "internal"}), 500)
+            return error_reply(500, "something went wrong inside the server", "internal")
 
-    async def _body(self, request: Request, receive: Receive) -> bytes:
+    async def _answer(self, request: Request, operation: Operation, taken: Any) -> Reply:
+        """The answer of an operation; one that depends on the request and the generation alone may be kept."""
+        if operation.path not in TAGGED:
+            return await operation.handle(request, taken)
+        tag = request.tag(self.settings)
+        kept = {"etag": tag, "cache-control": "no-cache" if request.key is None else "private, no-cache"}
+        if tag in request.header("if-none-match"):
+            return Reply(status=304, headers=kept)
+        reply = await operation.handle(request, taken)
+        if reply.status != 200 or request.notes.pruned in INTERRUPTIONS:
+            return reply  # an error, or as far as it went: another time it may go further
+        return Reply(reply.body, reply.status, reply.media, {**reply.headers, **kept})
+
+    async def _read_body(self, request: Request) -> bytes:
         """The body, read whole before anything is done with it: a slow sender holds nothing but itself."""
-        told = request.headers.get(b"content-length", b"")
-        size = int(told) if told.isdigit() else self.most if b"transfer-encoding" in request.headers else 0
-        if size > self.most:
-            raise _too_large(self.most)
-        if size <= LARGE:
-            return await _body(receive, self.most) if size else b""
-        if not self.arriving.takes(request.asker, size):
+        most, told = self.service.limits.max_body, request.header("content-length")
+        size = int(told) if told.isdigit() else most if request.header("transfer-encoding") else 0
+        if not size:
+            return b""
+        if size > LARGE and size <= most and not self.service.arriving.takes(request.asker, size):
             raise TooBusy("too many large requests are on their way; try again in a moment")
+        parts: list[bytes] = []
+        total = size if size > most else 0
         try:
-            return await _body(receive, self.most)
+            async with asyncio.timeout(PATIENCE):
+                stream = request.stream()
+                while total <= most and (part := await anext(stream, None)) is not None:
+                    parts.append(part)
+                    total += len(part)
         finally:
-            self.arriving.sent(request.asker, size)
-
-    async def _send(self, request: Request, reply: Reply, send: Send, outgoing: Outgoing) -> tuple[int, int]:
-        """Send a reply; returns its status and the bytes of its body."""
-        try:
-            outgoing.settle(reply.size)
-        except TooBusy as error:
-            reply = refusal(error)
-        return reply.status, await self._send_all(request, reply, reply.size, send)
-
-    async def _send_all(self, request: Request, reply: Reply, size: int, send: Send) -> int:
-        headers = [*HEADERS, (b"content-type", reply.media.encode())] if reply.status not in BODILESS else list(HEADERS)
-        headers.append((b"x-request-id", request.notes.id.encode()))
-        said = self.guard.said(request, reply) if self.guard.cors.origins else reply.headers
-        headers += [(name.encode(), value.encode("latin-1")) for name, value in said.items()]
-        if reply.status not in BODILESS:
-            headers.append((b"content-length", b"%d" % size))
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        if request.method == "HEAD":
-            await send({"type": "http.response.body"})
-            return 0
-        *pieces, last = _pieces(reply.body)
-        for piece in pieces:  # each waits until there is room for it
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": last})
-        return size
-
-
-def _pieces(body: bytes | Sequence[bytes]) -> Sequence[bytes]:
-    """A body in pieces that are not large."""
-    if isinstance(body, bytes):
-        return [body[start : start + LARGE] for start in range(0, len(body), LARGE)] if len(body) > LARGE else [body]
-    return body or [b""]
-
-
-async def _body(receive: Receive, most: int) -> bytes:
-    """The body, read up to the limit."""
-    parts: list[bytes] = []
-    total = 0
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone  # half a table is not half of the facts
-            parts.append(message.get("body", b""))
-            total += len(parts[-1])
-            if total > most:
-                raise _too_large(most)
-            if not message.get("more_body", False):
-                break
-    return b"".join(parts)
-
-
-def _too_large(most: int) -> OverLimit:
-    return OverLimit("body", f"the request is larger than {most:,} bytes")
-
-
-async def _lifespan(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    """Nothing is to be done when a server starts or stops; other kinds of connections are not taken."""
-    if scope["type"] != "lifespan":
-        raise NotImplementedError(scope["type"])
-    while True:
-        kind = (await receive())["type"]
-        await send({"type": f"{kind}.complete"})
-        if kind == "lifespan.shutdown":
-            return
+            if LARGE < size <= most:
+                self.service.arriving.sent(request.asker, size)
+        if total > most:
+            raise OverLimit("body", f"the request is larger than {most:,} bytes")
+        return b"".join(parts)

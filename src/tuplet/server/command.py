@@ -19,11 +19,9 @@ from math import inf
 from pathlib import Path
 
 from tuplet.errors import BadInput
-from tuplet.server.guard import Cors, TrustedProxies
 from tuplet.server.keys import KeyFile, KeyOwner, Keys, add_key
 from tuplet.server.limits import ServerLimits
 from tuplet.server.logs import LogFile, LogSettings, start_logging
-from tuplet.server.sparql_results import BaseIri
 from tuplet.server.tools.toolbox import Toolbox
 from tuplet.settings import given
 from tuplet.store import open_store
@@ -96,7 +94,7 @@ def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(stores.items())
 
 
-NEEDED = ("pydantic", "uvicorn", "httptools", "orjson", "prometheus_client")
+NEEDED = ("pydantic", "uvicorn", "httptools", "orjson", "prometheus_client", "starlette")
 log = logging.getLogger("tuplet.server")
 
 
@@ -108,22 +106,26 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
     if missing:
         raise BadInput(f"the server needs {' and '.join(missing)}; pip install 'tuplet[serve]'")
     count = workers or min(4, os.cpu_count() or 1)
-    settings = _checked(settings.from_anywhere(), host, count)
-    with bound(host, port) as listening, tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is imported
+        settings = _checked(settings.from_anywhere(), host, count)
         from tuplet.server.control import new_event_loop
         from tuplet.server.supervisor import supervise
 
-        def answering() -> None:
-            log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
-            ready(listening.getsockname()[1])
+        with bound(host, port) as listening, asyncio.Runner(loop_factory=new_event_loop) as runner:
 
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            def answering() -> None:
+                log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
+                ready(listening.getsockname()[1])
+
             runner.run(supervise(settings, count, listening, answering))
 
 
 def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
     """The settings with what they leave open; what is wrong with them is said here, in one line."""
+    from tuplet.server.guard import Cors, TrustedProxies
+    from tuplet.server.sparql_results import BaseIri
+
     start_logging(settings.logs)
     if settings.logs.access_log:
         LogFile(settings.logs.access_log)

@@ -1,19 +1,33 @@
-"""Who may ask: keys, hosts, other sites and trusted proxies."""
+"""Middlewares: who may ask (keys, hosts, other sites, trusted proxies), and what is written down of a request.
+
+Starlette's `CORSMiddleware` names one list of methods for all addresses and lets a browser keep an answer for pages of
+any origin; its `TrustedHostMiddleware` knows nothing of keys. So both are done here.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from time import perf_counter
+from typing import TypeAlias
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuplet.errors import BadInput
-from tuplet.server.encoding import encode
-from tuplet.server.http import Reply, Request
-from tuplet.server.keys import KeyFile
+from tuplet.server.allocator import Tidying
+from tuplet.server.http import REQUEST, Reply, Request, error_reply
+from tuplet.server.keys import KeyFile, KeyScope
+from tuplet.server.limits import LARGE
+from tuplet.server.logs import NOTES, AccessLog
+from tuplet.server.metrics import ServerMetrics
 
 ANY = "*"
+LONG = 1.0  # seconds of a request after which there may be memory to give back
+log = logging.getLogger("tuplet.server")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^\s/?#@\[\]]+|\[[0-9a-f:.]+\](?::\d+)?)")
 _DAY = "86400"
 
@@ -41,29 +55,24 @@ class Cors:
         """Whether a page of this origin may ask."""
         return bool(origin) and (ANY in self.origins or origin.lower() in map(str.lower, self.origins))
 
-    def headers(self, origin: str) -> dict[str, str]:
-        """What an answer says to a page of this origin; to others, only that it depends on who asks."""
-        if not self.origins:
-            return {}
+    def headers(self, request: Request, allow: str) -> dict[str, str]:
+        """What an answer says to a page of another origin; `allow`: the methods, if that is all that was asked."""
+        origin = request.header("origin")
         if not self.allows(origin):
-            return {"vary": "origin"}
-        return {
+            return {}  # it only depends on who asks
+        told = {
             "access-control-allow-origin": origin,
             "access-control-expose-headers": "etag, retry-after, tuplet-bound, tuplet-pruned, x-request-id",
-            "vary": "origin",
         }
-
-    def preflight(self, origin: str, methods: str, local: bool) -> dict[str, str]:
-        """The answer to what a browser asks before the request itself; `local` if it asks for a nearer network."""
-        if not self.allows(origin):
-            return self.headers(origin)
-        return {
-            **self.headers(origin),
-            "access-control-allow-methods": methods,
-            "access-control-allow-headers": "accept, authorization, content-type, if-none-match, x-request-id",
-            "access-control-max-age": _DAY,
-            **({"access-control-allow-private-network": "true"} if local else {}),
-        }
+        if allow:
+            told |= {
+                "access-control-allow-methods": allow,
+                "access-control-allow-headers": "accept, authorization, content-type, if-none-match, x-request-id",
+                "access-control-max-age": _DAY,
+            }
+            if request.header("access-control-request-private-network") == "true":  # from a nearer network
+                told["access-control-allow-private-network"] = "true"
+        return told
 
 
 NO_CORS = Cors()
@@ -74,18 +83,15 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = tuple(
-    (name.encode(), value.encode())
-    for name, value in {
-        "content-security-policy": POLICY,
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-        "referrer-policy": "no-referrer",
-        "cross-origin-opener-policy": "same-origin",
-        "cross-origin-resource-policy": "same-origin",
-        "permissions-policy": "camera=(), microphone=(), geolocation=()",
-    }.items()
-)
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 OWN_SITE = ("same-origin", "none", "")  # as browsers say it; others say nothing
 # The page itself holds no data; everything else needs a key where keys are needed.
@@ -97,12 +103,31 @@ def is_open(path: str) -> bool:
     return path in OPEN or path.startswith("/web/")
 
 
-@dataclass(frozen=True)
 class Guard:
-    """Who may ask."""
+    """A middleware that refuses who may not ask, and says to pages of other origins whether they may."""
 
-    keys: KeyFile | None
-    cors: Cors = NO_CORS
+    def __init__(
+        self, app: ASGIApp, keys: KeyFile | None, cors: Cors = NO_CORS, scopes: Sequence[KeyScope] = ()
+    ) -> None:
+        self.app, self.keys, self.cors = app, keys, cors
+        self.scopes = scopes  # of which a key needs one, whatever it asks for
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request: Request = scope[REQUEST]
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message["headers"])
+                allow = headers.get("allow", "") if request.method == "OPTIONS" and message["status"] == 204 else ""
+                headers.update(self.cors.headers(request, allow))
+                headers.add_vary_header("origin")
+            await send(message)
+
+        app = self.refused(request) or self.app
+        await app(scope, receive, send_with_cors if self.cors.origins else send)
 
     def refused(self, request: Request) -> Reply | None:
         """Why a request is not looked at; None if it is, and then its owner is known."""
@@ -111,12 +136,12 @@ class Guard:
             host = request.header("host").lower()
             name = host if host.endswith("]") else host.rsplit(":", 1)[0]
             if name not in LOOPBACK:
-                return _reply(403, f"this server answers to localhost only, not to {host[:100]!r}", "host")
+                return error_reply(403, f"this server answers to localhost only, not to {host[:100]!r}", "host")
             # Another port of this machine is another site too.
             site, origin = request.header("sec-fetch-site"), request.header("origin")
             own = site in OWN_SITE and (site or not origin or origin.lower().partition("://")[2] == host)
             if not own and request.path != "/" and not self.cors.allows(origin):
-                return _reply(403, "requests from other sites are not answered", "host")
+                return error_reply(403, "requests from other sites are not answered", "host")
             request.trusted = True
             return None
         given = request.header("authorization")
@@ -124,28 +149,14 @@ class Guard:
         owner = self.keys.owner(key.strip()) if scheme.lower() == "bearer" else None
         if owner is not None and not owner.expired():
             request.owner, request.key, request.trusted = owner.name, owner, True
+            if self.scopes and not owner.may(*self.scopes):
+                return error_reply(403, f"this key may not {self.scopes[0]}", "scope")
         elif not is_open(request.path) and request.method != "OPTIONS":
             request.notes.refused = "expired" if owner else "wrong" if given else "missing"
             word = {"expired": "an expired", "wrong": "a wrong", "missing": "no"}[request.notes.refused]
             text = f"{word} API key; send Authorization: Bearer KEY"
-            return _reply(401, text, "key", {"www-authenticate": "Bearer"})
+            return error_reply(401, text, "key", {"www-authenticate": "Bearer"})
         return None
-
-    def said(self, request: Request, reply: Reply) -> dict[str, str]:
-        """The headers of an answer, with what a page of another origin is told."""
-        origin = request.header("origin")
-        if request.method == "OPTIONS" and reply.status == 204:
-            local = request.header("access-control-request-private-network") == "true"
-            told = self.cors.preflight(origin, reply.headers.get("allow", ""), local)
-        else:
-            told = self.cors.headers(origin)
-        vary = [value for value in (reply.headers.get("vary", ""), told.get("vary", "")) if value]
-        return {**reply.headers, **told, "vary": ", ".join(vary)}
-
-
-def _reply(status: int, error: str, kind: str, headers: dict[str, str] | None = None) -> Reply:
-    body: dict[str, Any] = {"error": error, "kind": kind}
-    return Reply(encode(body), status, headers=headers or {})
 
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -193,3 +204,59 @@ class TrustedProxies:
 
 
 NO_PROXIES = TrustedProxies()
+
+
+class RequestLog:
+    """A middleware that makes the `Request` of a scope, counts it and writes it down once it is over."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: AccessLog,
+        metrics: ServerMetrics | None = None,
+        proxies: TrustedProxies = NO_PROXIES,
+    ) -> None:
+        self.app, self.access, self.metrics, self.proxies = app, access, metrics, proxies
+        self.tidying = Tidying()
+        self.headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, sent = perf_counter(), 0, 0
+        request = scope[REQUEST] = Request(scope, receive)
+        if self.proxies:
+            request.source = self.proxies.client(request.source, request.header("x-forwarded-for"))
+        NOTES.set(request.notes)
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *self.headers, (b"x-request-id", request.notes.id.encode()), *message["headers"]
+                ]  # fmt: skip
+            else:
+                sent += len(message.get("body", b""))
+            await send(message)
+
+        await self.app(scope, receive, send_counted)
+        self._count(request, status, sent, perf_counter() - began)
+
+    def _count(self, request: Request, status: int, sent: int, seconds: float) -> None:
+        noted = request.notes
+        if seconds > LONG or sent > LARGE:
+            self.tidying.soon()
+        refused = noted.refused or ("of another scope" if status == 403 and request.owner else "")
+        if refused:
+            log.warning("%s: API key %s %s", request.source, refused, request.owner, extra={"path": request.path[:100]})
+        slow = self.access.request(request, status, sent, seconds)
+        if self.metrics is not None:
+            self.metrics.count_request(request.route, status, seconds, sent, request.owner)
+            if noted.queue is not None:
+                self.metrics.count_wait(noted.queue)
+            if refused:
+                self.metrics.count("tuplet_keys_refused_total", refused)
+            if slow:
+                self.metrics.count("tuplet_slow_requests_total")

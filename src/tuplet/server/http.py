@@ -1,43 +1,41 @@
-"""Requests, replies and routes: as much of HTTP as this server needs.
+"""Requests, replies and operations.
 
-A route says all there is to know about one operation: how it is reached, what it takes and gives, who may use it, and
-the function that does it. The same table dispatches requests and makes the description (`openapi`).
+An operation says all there is to know about one thing that the server does: how it is reached, what it takes and gives,
+who may use it, and the function that does it. The same table makes the routes (`app`) and the description (`openapi`).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
+import starlette.requests
 from pydantic import BaseModel, ValidationError
+from starlette.requests import empty_receive
+from starlette.types import Receive, Scope, Send
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
-from tuplet.query.answers import INTERRUPTIONS
 from tuplet.server.encoding import WORTH_PACKING, encode, packed, takes_gzip
 from tuplet.server.keys import KeyOwner, KeyRefused, KeyScope
-from tuplet.server.limits import problem
-from tuplet.server.logs import RequestNotes
+from tuplet.server.limits import LARGE, problem
+from tuplet.server.logs import RequestNotes, request_id
 from tuplet.server.snapshots import SEEN
 
-ASGIScope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
-Scope = Literal["open", "read", "write", "admin"]
+Access = Literal["open", "read", "write", "admin"]
 
 _VERSION = __version__.encode()
 JSON = "application/json"
 TABLES = {"text/tab-separated-values": ".tsv", "text/csv": ".csv"}  # and how files of this type are called
 # Answers of these depend on the request and the generation alone; they have an ETag.
 TAGGED = frozenset({"/ask", "/entity", "/schema", "/schema/entities", "/sparql"})
-# The scopes of a key that opens a route.
-_OPENED_BY: Mapping[Scope, tuple[KeyScope, ...]] = {
+BODILESS = (204, 304)
+REQUEST = "tuplet.request"  # where the request lies in an ASGI scope
+# The scopes of a key that opens an operation.
+_OPENED_BY: Mapping[Access, tuple[KeyScope, ...]] = {
     "open": (),
     "read": ("read", "admin"),
     "write": ("write", "admin"),
@@ -45,37 +43,33 @@ _OPENED_BY: Mapping[Scope, tuple[KeyScope, ...]] = {
 }
 
 
-@dataclass
-class Request:
+class Request(starlette.requests.Request):
     """One request, its body read whole."""
 
-    method: str
-    path: str
-    address: str  # what comes after the ? of the address
-    headers: Mapping[bytes, bytes]  # names in lower case
-    client: str = ""  # the address of who asks
-    receive: Receive | None = None  # what comes after the body: that the client has gone
-    body: bytes = b""
-    owner: str = ""  # whose key it is
-    trusted: bool = False  # there is a key, or none is needed
-    key: KeyOwner | None = None  # and what it opens; None where no keys are needed, or none was given
-    route: str = "other"  # the path of its route, once that is found
-    notes: RequestNotes = field(default_factory=RequestNotes)
+    def __init__(self, scope: Scope, receive: Receive = empty_receive) -> None:
+        super().__init__(scope, receive)
+        self.path: str = scope["path"]
+        self.query_string: str = scope["query_string"].decode("latin-1")
+        self.fields: Mapping[bytes, bytes] = dict(scope["headers"])  # names in lower case
+        self.source: str = (scope.get("client") or ("",))[0]  # the address of the client
+        self.content = b""  # the body
+        self.owner = ""  # whose key it is
+        self.trusted = False  # there is a key, or none is needed
+        self.key: KeyOwner | None = None  # and what it opens; None where no keys are needed, or none was given
+        self.route = "other"  # the path of its route, once that is found
+        self.notes = RequestNotes(request_id(self.header("x-request-id")))
 
     def header(self, name: str) -> str:
         """A header, or nothing."""
-        return self.headers.get(name.encode(), b"").decode("latin-1")
+        return self.fields.get(name.encode(), b"").decode("latin-1")
 
     @property
     def asker(self) -> str:
         """Who shares places with himself alone: the owner of a key, else an address."""
-        return f"key {self.owner}" if self.owner else self.client
+        return f"key {self.owner}" if self.owner else self.source
 
     async def gone(self) -> None:
         """Returns when the client has gone."""
-        if self.receive is None:
-            await asyncio.get_running_loop().create_future()
-            return
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
@@ -89,24 +83,15 @@ class Request:
 
         Its bytes may differ: it is a weak one.
         """
-        seen, headers = SEEN.get(), self.headers
-        address = self.path.encode(), self.address.encode(), headers.get(b"accept", b"")
-        state = b"" if seen is None else seen.state
-        words = _VERSION, settings, state, *address, headers.get(b"content-type", b""), self.body
+        seen = SEEN.get()
+        said = (self.query_string.encode(), *(self.fields.get(name, b"") for name in (b"accept", b"content-type")))
+        words = _VERSION, settings, b"" if seen is None else seen.state, self.path.encode(), *said, self.content
         return f'W/"{blake2b(b"|".join(words), digest_size=16).hexdigest()}"'
-
-    def parameters(self) -> dict[str, str]:
-        """What the address says after the ?; of a name that comes twice, the last.
-
-        >>> Request("GET", "/schema", "store=world&limit=3", {}).parameters()
-        {'store': 'world', 'limit': '3'}
-        """
-        return pairs(self.address)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What is sent back: bytes, or pieces of them."""
+    """A response of bytes, or of pieces of them: each waits until there is room for it."""
 
     body: bytes | Sequence[bytes] = b""
     status: int = 200
@@ -117,6 +102,23 @@ class Reply:
     def size(self) -> int:
         """Bytes of the body."""
         return len(self.body) if isinstance(self.body, bytes) else sum(map(len, self.body))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
+        if self.status not in BODILESS:
+            headers += [(b"content-type", self.media.encode()), (b"content-length", b"%d" % self.size)]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        pieces = self._pieces() if scope["method"] != "HEAD" else []
+        for piece in pieces[:-1]:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": pieces[-1] if pieces else b""})
+
+    def _pieces(self) -> Sequence[bytes]:
+        """The body in pieces that are not large."""
+        body = self.body
+        if isinstance(body, bytes) and len(body) > LARGE:
+            return [body[start : start + LARGE] for start in range(0, len(body), LARGE)]
+        return [body] if isinstance(body, bytes) else body
 
     def packed_for(self, request: Request) -> Reply:
         """The same, compressed if it is worth it and the client takes it."""
@@ -134,7 +136,7 @@ Handler: TypeAlias = Callable[[Request, Any], Awaitable[Reply]]  # the second is
 
 
 @dataclass(frozen=True)
-class Route:
+class Operation:
     """One operation."""
 
     method: str
@@ -144,7 +146,7 @@ class Route:
     handle: Handler
     takes: type[BaseModel] | None = None  # a JSON body, or for GET the parameters of the address
     gives: Mapping[str, Any] = field(default_factory=lambda: {JSON: dict[str, Any]})  # 200: by media type, what it is
-    scope: Scope = "read"
+    access: Access = "read"
     statuses: tuple[int, ...] = ()  # errors beside those that every operation may have
     extra: Mapping[str, Any] = field(default_factory=dict)  # of its description
     described: bool = True
@@ -152,10 +154,10 @@ class Route:
 
     def check(self, key: KeyOwner | None) -> None:
         """Refuse a key that is for other things. Without any keys this machine alone asks, and changes nothing."""
-        if key is None and self.scope == "write":
+        if key is None and self.access == "write":
             raise KeyRefused("facts are changed with a key that may write; see --api-key-file and --new-key")
-        if key is not None and self.scope != "open" and not key.may(*_OPENED_BY[self.scope]):
-            wanted = " or ".join(_OPENED_BY[self.scope])
+        if key is not None and self.access != "open" and not key.may(*_OPENED_BY[self.access]):
+            wanted = " or ".join(_OPENED_BY[self.access])
             raise KeyRefused(f"the key {key.name!r} has not the scope for this: {wanted}")
 
     def taken(self, request: Request) -> BaseModel | None:
@@ -165,15 +167,15 @@ class Route:
         if self.takes is None:
             return None
         if self.method == "GET":
-            return self.takes.model_validate(request.parameters())
+            return self.takes.model_validate(dict(form_fields(request.query_string)))
         if self.tables is not None and request.media in TABLES:
-            return self.tables.model_validate(request.parameters())
+            return self.tables.model_validate(dict(form_fields(request.query_string)))
         if request.media != JSON and not request.media.endswith("+json"):
             # Not only a nicety: a page of another site can send text/plain without being asked, JSON it cannot.
             raise HTTPProblem(415, f"send {JSON}, not {request.media[:60] or 'a body of no type'}")
-        if self.tables is not None and request.address:
+        if self.tables is not None and request.query_string:
             raise BadInput("what JSON is sent with stands in it, not after the ? of the address")
-        return self.takes.model_validate_json(request.body)
+        return self.takes.model_validate_json(request.content)
 
 
 class HTTPProblem(TupletError):
@@ -184,96 +186,33 @@ class HTTPProblem(TupletError):
         self.status, self.headers = status, headers or {}
 
 
-class Router:
-    """A table of routes.
-
-    >>> async def handle(request, taken):
-    ...     return Reply(b"{}")
-    >>> router = Router([Route("GET", "/health", "health", "Whether the server is up", handle)])
-    >>> router.methods("/health")
-    ['GET', 'HEAD', 'OPTIONS']
-    >>> router.find("POST", "/health")
-    Traceback (most recent call last):
-    tuplet.server.http.HTTPProblem: POST is not for this address; GET, HEAD, OPTIONS are
-    """
-
-    def __init__(self, routes: Iterable[Route], settings: bytes = b"") -> None:
-        self.settings = settings  # of the server: with others, its answers to the same request may be others
-        self.table: dict[str, dict[str, Route]] = {}
-        self.folders: dict[str, Route] = {}  # routes whose path ends in /: they answer for all below
-        for route in routes:
-            if route.path.endswith("/") and route.path != "/":
-                self.folders[route.path] = route
-            else:
-                self.table.setdefault(route.path, {})[route.method] = route
-
-    def methods(self, path: str) -> list[str]:
-        """How a path may be asked."""
-        found = set(self._at(path))
-        return sorted(found | ({"HEAD"} if "GET" in found else set()) | {"OPTIONS"})
-
-    def _at(self, path: str) -> dict[str, Route]:
-        if path in self.table:
-            return self.table[path]
-        for folder, route in self.folders.items():
-            if path.startswith(folder):
-                return {route.method: route}
-        raise HTTPProblem(404, "there is nothing at this address; /openapi.json lists what there is")
-
-    def find(self, method: str, path: str) -> Route:
-        """The route of a request; HEAD is GET without the body."""
-        found = self._at(path)
-        route = found.get("GET" if method == "HEAD" else method)
-        if route is None:
-            allowed = ", ".join(self.methods(path))
-            raise HTTPProblem(405, f"{method[:20]} is not for this address; {allowed} are", {"allow": allowed})
-        return route
-
-    async def reply(self, request: Request) -> Reply:
-        """What is answered; what is wrong with the request is an answer too."""
-        try:
-            if request.method == "OPTIONS":
-                return Reply(b"", 204, headers={"allow": ", ".join(self.methods(request.path))})
-            route = self.find(request.method, request.path)
-            request.route = route.path
-            route.check(request.key)
-            taken = route.taken(request)
-            if route.path not in TAGGED:
-                return await route.handle(request, taken)
-            tag = request.tag(self.settings)
-            if tag in request.header("if-none-match"):
-                return Reply(status=304, headers=_kept(request, tag))
-            reply = await route.handle(request, taken)
-            if reply.status != 200 or request.notes.pruned in INTERRUPTIONS:
-                return reply  # an error, or as far as it went: another time it may go further
-            return Reply(reply.body, reply.status, reply.media, {**reply.headers, **_kept(request, tag)})
-        except (TupletError, ValidationError) as error:
-            return refusal(error)
-
-
-def _kept(request: Request, tag: str) -> dict[str, str]:
-    """How long an answer may be kept: until somebody asks again whether it is still so."""
-    return {"etag": tag, "cache-control": "no-cache" if request.key is None else "private, no-cache"}
+def error_reply(status: int, error: str, kind: str, headers: Mapping[str, str] | None = None) -> Reply:
+    """An error in words as an answer."""
+    return Reply(encode({"error": error, "kind": kind}), status, headers=headers or {})
 
 
 def refusal(error: TupletError | ValidationError) -> Reply:
     """An error as an answer."""
     if isinstance(error, HTTPProblem):
-        return Reply(encode({"error": error.message, "kind": "request"}), error.status, headers=error.headers)
+        return error_reply(error.status, error.message, "request", error.headers)
     if isinstance(error, TupletError):
         status, body = problem(error)
-        headers = {"retry-after": "1"} if status == 429 else {}
-        return Reply(encode(body), status, headers=headers)
+        return Reply(encode(body), status, headers={"retry-after": "1"} if status == 429 else {})
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])[:200]
     message = first["msg"][:300]
     text = (f"{where}: {message}" if where else message).encode("utf-8", "replace").decode()
-    return Reply(encode({"error": text, "kind": "request"}), 422)
+    return error_reply(422, text, "request")
 
 
-def pairs(text: str) -> dict[str, str]:
-    """The fields of a form or an address; what is not UTF-8 is replaced."""
+def form_fields(text: str | bytes) -> list[tuple[str, str]]:
+    """The fields of a form or a query string; what is not UTF-8 is replaced.
+
+    >>> form_fields("store=world&limit=3")
+    [('store', 'world'), ('limit', '3')]
+    """
+    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
     try:
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="replace"))
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="replace")
     except ValueError:
         raise BadInput("there are more than 100 fields") from None

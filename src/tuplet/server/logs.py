@@ -273,7 +273,7 @@ class AccessLog:
         line: dict[str, Value] = {
             "time": when(time.time()),
             "id": noted.id,
-            "client": request.client,
+            "client": request.source,
             "key": request.owner or None,
             "method": request.method,
             "path": request.path[:LONGEST_PATH],

@@ -8,7 +8,6 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import anyio
@@ -20,15 +19,16 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from starlette.applications import Starlette
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
 from tuplet.server.command import bound, checked_keys
-from tuplet.server.guard import Guard
-from tuplet.server.http import App, ASGIScope, Receive, Reply, Request, Send
+from tuplet.server.guard import Guard, RequestLog
+from tuplet.server.http import REQUEST
 from tuplet.server.keys import KeyFile, KeyOwner
 from tuplet.server.limits import TooBusy
-from tuplet.server.logs import AccessLog, LogSettings, request_id
+from tuplet.server.logs import AccessLog, LogSettings
 from tuplet.server.tools import toolbox
 from tuplet.server.tools.toolbox import Toolbox, grammar, question_prompt, teaching
 
@@ -195,59 +195,27 @@ def run(tools: Toolbox) -> None:
 
 
 PATH = "/mcp"
-_KEY = "tuplet.key"  # where the owner of a key is kept in an ASGI scope
 
 
-class GuardedTools:
+def guarded_tools(tools: Toolbox, keys: KeyFile | None, logs: LogSettings | None = None) -> Starlette:
     """An ASGI application: a request with a key that may read, or from this machine where there are no keys."""
 
-    def __init__(self, tools: Toolbox, keys: KeyFile | None, logs: LogSettings | None = None) -> None:
-        self.guard = Guard(keys)
-        self.log = AccessLog(logs or LogSettings())
-        self.tools = tools
-        # Nothing is kept between two requests: any of them may come over a connection, or to a process, of its own.
-        self.app: App = ToolServer(tools, self._seen).server.streamable_http_app(
-            streamable_http_path=PATH,
-            json_response=True,
-            stateless_http=True,
-            max_request_body_size=tools.limits.max_body,
-            # the guard has looked at hosts and origins already
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-        )
+    def seen(context: Context) -> Toolbox:
+        key: KeyOwner | None = context.request.scope[REQUEST].key if context.request is not None else None
+        return tools.limited_to(None if key is None else key.stores)
 
-    def _seen(self, context: Context) -> Toolbox:
-        key: KeyOwner | None = context.request.scope.get(_KEY) if context.request is not None else None
-        return self.tools.limited_to(None if key is None else key.stores)
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        began, status, sent = perf_counter(), 0, 0
-        headers = dict(scope["headers"])
-        request = Request(scope["method"], scope["path"], "", headers, (scope.get("client") or ("",))[0])
-        request.notes.id = request_id(request.header("x-request-id"))
-
-        async def counted(message: Any) -> None:
-            nonlocal status, sent
-            status = message.get("status", status)
-            sent += len(message.get("body", b""))
-            await send(message)
-
-        try:
-            await self._answer(request, scope, receive, counted)
-        finally:
-            self.log.request(request, status, sent, perf_counter() - began)
-
-    async def _answer(self, request: Request, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        refused = self.guard.refused(request)
-        if refused is None and request.key is not None and not request.key.may("read", "admin"):
-            refused = Reply(b'{"error":"this key may not read","kind":"scope"}', 403)
-        if refused is not None:
-            await _send(refused, send)
-            return
-        scope[_KEY] = request.key
-        await self.app(scope, receive, send)
+    # Nothing is kept between two requests: any of them may come over a connection, or to a process, of its own.
+    app = ToolServer(tools, seen).server.streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        max_request_body_size=tools.limits.max_body,
+        # the guard has looked at hosts and origins already
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    app.add_middleware(Guard, keys, scopes=("read", "admin"))
+    app.add_middleware(RequestLog, AccessLog(logs or LogSettings()))
+    return app
 
 
 def listen(
@@ -260,14 +228,7 @@ def listen(
     with bound(host, port) as listening:
         listening.listen(128)
         address = f"[{host}]" if ":" in host else host
-        application: Any = GuardedTools(tools, keys, logs)
-        server = uvicorn.Server(uvicorn.Config(application, log_level="warning", access_log=False, ws="none"))
+        app = guarded_tools(tools, keys, logs)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none"))
         say(f"http://{address}:{listening.getsockname()[1]}{PATH}")
         asyncio.run(server.serve(sockets=[listening]))
-
-
-async def _send(reply: Reply, send: Send) -> None:
-    headers = [(b"content-type", reply.media.encode()), *((n.encode(), v.encode()) for n, v in reply.headers.items())]
-    body = reply.body if isinstance(reply.body, bytes) else b"".join(reply.body)
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""The description of the server (OpenAPI 3.1), made from the table of routes and their models."""
+"""The description of the server (OpenAPI 3.1), made from the table of operations and their models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from tuplet._version import __version__
 from tuplet.lang.parse import LANGUAGE
-from tuplet.server.http import JSON, TABLES, TAGGED, Route
+from tuplet.server.http import JSON, TABLES, TAGGED, Operation
 from tuplet.server.models import ErrorBody
 
 REFERENCE = "#/components/schemas/{model}"
@@ -29,13 +29,13 @@ ERRORS: Mapping[int, str] = {
 }
 
 
-def describe(routes: Iterable[Route]) -> dict[str, Any]:
-    """The description of the routes that are described."""
-    shown = [route for route in routes if route.described]
+def describe(operations: Iterable[Operation]) -> dict[str, Any]:
+    """The description of the operations that are described."""
+    shown = [operation for operation in operations if operation.described]
     schemas = _Schemas(shown)
     paths: dict[str, dict[str, Any]] = {}
-    for route in shown:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    for operation in shown:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,29 +51,31 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
-    given = {media.split(";")[0]: {"schema": schemas.of(kind, "serialization")} for media, kind in route.gives.items()}
+def _describe(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    given = {
+        media.split(";")[0]: {"schema": schemas.of(kind, "serialization")} for media, kind in operation.gives.items()
+    }
     answers: dict[str, Any] = {"200": {"description": "The answer.", "content": given}}
     error = {JSON: {"schema": schemas.of(ErrorBody, "serialization")}}
-    unchanged = (304,) if route.path in TAGGED else ()
-    for status in sorted({*ERRORS, *route.statuses, *unchanged}):
+    unchanged = (304,) if operation.path in TAGGED else ()
+    for status in sorted({*ERRORS, *operation.statuses, *unchanged}):
         answers[str(status)] = {"description": ERRORS.get(status, HTTPStatus(status).phrase)}
         if status >= 400:
             answers[str(status)]["content"] = error
-    told: dict[str, Any] = {"operationId": route.name, "summary": route.summary, "responses": answers}
-    if route.takes is not None and "query" in route.takes.model_fields:
-        told["description"] = f"{route.summary}. Queries are logic text, SPARQL or Cypher.\n\n{LANGUAGE}"
-    if route.scope != "open":
+    told: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": answers}
+    if operation.takes is not None and "query" in operation.takes.model_fields:
+        told["description"] = f"{operation.summary}. Queries are logic text, SPARQL or Cypher.\n\n{LANGUAGE}"
+    if operation.access != "open":
         told["security"] = [{"key": []}, {}]  # without keys the server answers its own machine
-    if route.takes is not None and route.method == "GET":
-        told["parameters"] = _parameters(schemas.inline(route.takes))
-    elif route.takes is not None:
-        content: dict[str, Any] = {JSON: {"schema": schemas.of(route.takes, "validation")}}
-        if route.tables is not None:
+    if operation.takes is not None and operation.method == "GET":
+        told["parameters"] = _parameters(schemas.inline(operation.takes))
+    elif operation.takes is not None:
+        content: dict[str, Any] = {JSON: {"schema": schemas.of(operation.takes, "validation")}}
+        if operation.tables is not None:
             content |= {media: {"schema": {"type": "string"}} for media in TABLES}
-            told["parameters"] = _parameters(schemas.inline(route.tables))
+            told["parameters"] = _parameters(schemas.inline(operation.tables))
         told["requestBody"] = {"required": True, "content": content}
-    return told | dict(route.extra)
+    return told | dict(operation.extra)
 
 
 def _parameters(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -87,12 +89,12 @@ def _parameters(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 class _Schemas:
     """The JSON schemas of all models, each by its name."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, operations: Iterable[Operation]) -> None:
         kinds: list[tuple[Any, JsonSchemaMode]] = [(ErrorBody, "serialization")]
-        for route in routes:
-            kinds += [(kind, "serialization") for kind in route.gives.values() if not isinstance(kind, Mapping)]
-            if route.takes is not None and route.method != "GET":
-                kinds.append((route.takes, "validation"))
+        for operation in operations:
+            kinds += [(kind, "serialization") for kind in operation.gives.values() if not isinstance(kind, Mapping)]
+            if operation.takes is not None and operation.method != "GET":
+                kinds.append((operation.takes, "validation"))
         inputs = [((_key(kind), mode), mode, TypeAdapter(kind).core_schema) for kind, mode in dict.fromkeys(kinds)]
         made, self.definitions = GenerateJsonSchema(ref_template=REFERENCE).generate_definitions(inputs)
         self.made = {key: schema for ((key, mode), _), schema in made.items()}

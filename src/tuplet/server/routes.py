@@ -1,4 +1,4 @@
-"""The routes of the server; each takes a model, and most hand it to one function of the service."""
+"""The operations of the server; each takes a model, and most hand it to one function of the service."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tuplet.read.read import read
 from tuplet.server import models
 from tuplet.server.control import ChannelError
 from tuplet.server.encoding import MEDIA, encode, json_pieces, to_lines, to_table
-from tuplet.server.http import JSON, TABLES, Handler, HTTPProblem, Reply, Request, Route
+from tuplet.server.http import JSON, TABLES, Handler, HTTPProblem, Operation, Reply, Request
 from tuplet.server.keys import KeyOwner, KeyRefused
 from tuplet.server.limits import TooBusy
 from tuplet.server.page import Assets
 from tuplet.server.service import Service
 from tuplet.server.snapshots import ServedStores
-from tuplet.server.sparql_routes import sparql_routes
+from tuplet.server.sparql_routes import sparql_operations
 from tuplet.store import Store
 from tuplet.truth.edit import EditReport
 
@@ -89,11 +89,11 @@ class Editor:
 
 def _table(request: Request) -> KnowledgeGraph:
     """The facts of a body that is a table: head, relation, tail and perhaps a truth in each line."""
-    if not request.body.strip():
+    if not request.content.strip():
         raise BadInput("the table has no facts")
     with tempfile.TemporaryDirectory(prefix="tuplet-facts-") as folder:
         path = Path(folder, f"facts{TABLES[request.media]}")
-        path.write_bytes(request.body)
+        path.write_bytes(request.content)
         try:
             return read(path)
         except BadInput as error:
@@ -105,21 +105,21 @@ TEXT: Mapping[str, Any] = {"type": "string"}
 BYTES: Mapping[str, Any] = {"type": "string", "format": "binary"}
 
 
-def routes(service: Service) -> list[Route]:
-    """All routes but that of the description, which is made from them."""
-    return [*_asking(service), *sparql_routes(service), *_changing(service), *_page(Assets())]
+def operations(service: Service) -> list[Operation]:
+    """All operations but the description, which is made from them."""
+    return [*_asking(service), *sparql_operations(service), *_changing(service), *_page(Assets())]
 
 
-def _route(
+def _make(
     address: str, handle: Handler, takes: Any = None, gives: Any = None, media: str = JSON, **more: Any
-) -> Route:
-    """A route by `METHOD /path`; the function that handles it says what it is called and what it does."""
+) -> Operation:
+    """An operation by `METHOD /path`; the function that handles it says what it is called and what it does."""
     method, path = address.split()
     summary = (handle.__doc__ or "").partition("\n")[0].rstrip(".")
-    return Route(method, path, handle.__name__, summary, handle, takes, {media: gives}, **more)
+    return Operation(method, path, handle.__name__, summary, handle, takes, {media: gives}, **more)
 
 
-def _asking(service: Service) -> list[Route]:
+def _asking(service: Service) -> list[Operation]:
     async def ask(request: Request, asked: models.AskRequest) -> Reply:
         """Answer one query, or a batch."""
         if (asked.query is None) == (asked.queries is None):
@@ -172,31 +172,33 @@ def _asking(service: Service) -> list[Route]:
 
         return handle
 
-    asking = _route("POST /ask", ask, models.AskRequest, models.AnswersBody | models.BatchBody)
+    asking = _make("POST /ask", ask, models.AskRequest, models.AnswersBody | models.BatchBody)
     tables = {MEDIA["ndjson"]: TEXT, MEDIA["csv"]: TEXT, MEDIA["parquet"]: BYTES}
     return [
         replace(asking, gives={**asking.gives, **tables}),
-        _route("POST /explain", searches(service.explain), models.ExplainRequest, models.ExplainBody),
-        _route("POST /plan", searches(service.plan), models.PlanRequest, models.PlanBody),
-        _route("POST /parse", looks_up(service.parse), models.ParseRequest, models.DrawingBody),
-        _route("POST /write", looks_up(service.write), models.WriteRequest, models.WrittenBody),
-        _route("GET /schema", looks_up(service.schema), models.StoreParameters, models.SchemaBody),
-        _route("GET /schema/entities", looks_up(service.find_entities), models.SearchParameters, models.EntitiesBody),
-        _route("GET /entity", searches(service.entity), models.EntityParameters, models.CardBody),
-        _route("POST /schema/labels", looks_up(service.labels), models.LabelsRequest, models.LabelsBody),
-        _route("GET /metrics", metrics, gives=TEXT, media=PROMETHEUS),
+        _make("POST /explain", searches(service.explain), models.ExplainRequest, models.ExplainBody),
+        _make("POST /plan", searches(service.plan), models.PlanRequest, models.PlanBody),
+        _make("POST /parse", looks_up(service.parse), models.ParseRequest, models.DrawingBody),
+        _make("POST /write", looks_up(service.write), models.WriteRequest, models.WrittenBody),
+        _make("GET /schema", looks_up(service.schema), models.StoreParameters, models.SchemaBody),
+        _make("GET /schema/entities", looks_up(service.find_entities), models.SearchParameters, models.EntitiesBody),
+        _make("GET /entity", searches(service.entity), models.EntityParameters, models.CardBody),
+        _make("POST /schema/labels", looks_up(service.labels), models.LabelsRequest, models.LabelsBody),
+        _make("GET /metrics", metrics, gives=TEXT, media=PROMETHEUS),
     ]
 
 
-def _page(assets: Assets) -> list[Route]:
+def _page(assets: Assets) -> list[Operation]:
     async def file(request: Request, _: None) -> Reply:
         return assets.reply(request)
 
     paths = {"/": "page", "/favicon.ico": "icon", "/web/": "assets"}
-    return [Route("GET", path, name, "The page", file, scope="open", described=False) for path, name in paths.items()]
+    return [
+        Operation("GET", path, name, "The page", file, access="open", described=False) for path, name in paths.items()
+    ]
 
 
-def _changing(service: Service) -> list[Route]:
+def _changing(service: Service) -> list[Operation]:
     """Health, readiness, reloading and changes."""
     served, editor = service.served, Editor(service.served, service.limits.max_time)
 
@@ -240,14 +242,14 @@ def _changing(service: Service) -> list[Route]:
         """Remove facts; afterwards no worker states them."""
         return Reply(encode(await editor.remove(service.named(asked.store), request, asked)))
 
-    writing: dict[str, Any] = {"scope": "write", "statuses": (409, 503)}
+    writing: dict[str, Any] = {"access": "write", "statuses": (409, 503)}
     added, removed = models.AddParameters, models.ChangeParameters
     return [
-        _route("GET /health", health, gives=models.HealthBody, scope="open"),
-        _route("GET /ready", ready, gives=models.ReadyBody, scope="open", statuses=(503,)),
-        _route("POST /reload", reload, gives=models.ReloadBody, scope="admin", statuses=(503,)),
-        _route("POST /add", add, models.AddRequest, models.ChangedBody, tables=added, **writing),
-        _route("POST /remove", remove, models.RemoveRequest, models.ChangedBody, tables=removed, **writing),
+        _make("GET /health", health, gives=models.HealthBody, access="open"),
+        _make("GET /ready", ready, gives=models.ReadyBody, access="open", statuses=(503,)),
+        _make("POST /reload", reload, gives=models.ReloadBody, access="admin", statuses=(503,)),
+        _make("POST /add", add, models.AddRequest, models.ChangedBody, tables=added, **writing),
+        _make("POST /remove", remove, models.RemoveRequest, models.ChangedBody, tables=removed, **writing),
     ]
 
 

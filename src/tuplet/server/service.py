@@ -89,7 +89,7 @@ class Service(QueryService):
         self.served, self.limits, self.metrics = ServedStores(stores, self._warm), limits, metrics
         self.base = base
         self.engines, self.finder, self._described = per_store(_engines), per_store(_finder), per_store(self._schema)
-        self.sending = Sending(limits.max_sending)
+        self.sending, self.arriving = Sending(limits.max_sending), Sending(limits.max_sending)
         room = limits.max_concurrent, limits.max_waiting
         self.places = Places(*room, metrics, limits.max_memory, unread=self.sending.unread)
         self.small = Lane(1, limits.max_waiting, metrics)

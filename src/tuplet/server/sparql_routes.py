@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pyoxigraph
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, unknown
 from tuplet.server import models
-from tuplet.server.http import HTTPProblem, Reply, Request, Route
+from tuplet.server.http import HTTPProblem, Operation, Reply, Request, form_fields
 from tuplet.server.models import SparqlBody
 from tuplet.server.service import Service
 from tuplet.server.sparql_results import CONTENT, MEDIA_TYPES, BaseIri, negotiated, results
@@ -41,7 +40,6 @@ _PREFIXES = {
     "void": "http://rdfs.org/ns/void#",
 }
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
-_FIELDS = 100
 _LISTED = 1000  # relations that a description names
 _ABOUT = (
     "A subset of SPARQL 1.1: SELECT and ASK with triples, fixed-length paths, UNION, OPTIONAL values, FILTER, VALUES, "
@@ -55,15 +53,6 @@ class SparqlRequest:
 
     query: str | None
     choices: Mapping[str, str] = field(default_factory=dict)
-
-
-def sparql_fields(text: str | bytes) -> list[tuple[str, str]]:
-    """The fields of a query string or of a form."""
-    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    try:
-        return parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS, errors="replace")
-    except ValueError:
-        raise BadInput(f"the request has more than {_FIELDS} fields") from None
 
 
 def sparql_request(fields: Iterable[tuple[str, str]], stores: Sequence[str], base: BaseIri) -> SparqlRequest:
@@ -167,7 +156,7 @@ FORM, QUERY, UPDATE = "application/x-www-form-urlencoded", "application/sparql-q
 TEXT: Mapping[str, Any] = {"type": "string"}
 
 
-def sparql_routes(service: Service) -> list[Route]:
+def sparql_operations(service: Service) -> list[Operation]:
     """`GET /sparql` and `POST /sparql`."""
 
     async def answer(request: Request, query: str, options: models.AskOptions) -> Reply:
@@ -206,7 +195,7 @@ def sparql_routes(service: Service) -> list[Route]:
         return await service.aside(request, work)
 
     async def get(request: Request, _: None) -> Reply:
-        asked = sparql_request(sparql_fields(request.address), list(service.stores), service.base)
+        asked = sparql_request(form_fields(request.query_string), list(service.stores), service.base)
         options = models.AskOptions(**asked.choices)
         if asked.query is None:
             return await description(request, options.store)
@@ -214,14 +203,14 @@ def sparql_routes(service: Service) -> list[Route]:
 
     async def post(request: Request, _: None) -> Reply:
         try:
-            text = request.body.decode()
+            text = request.content.decode()
         except UnicodeDecodeError:
             raise BadInput("the request is not UTF-8") from None
-        fields = sparql_fields(request.address)
+        fields = form_fields(request.query_string)
         if request.media == QUERY:
             fields.append(("query", text))
         elif request.media == FORM:
-            fields += sparql_fields(text)
+            fields += form_fields(text)
         elif request.media == UPDATE:
             fields.append(("update", text))
         else:
@@ -241,8 +230,8 @@ def sparql_routes(service: Service) -> list[Route]:
     extra: dict[str, Any] = {"parameters": parameters}
     posted = {"parameters": parameters[1:], "requestBody": {"required": True, "content": body}}
     return [
-        Route("GET", "/sparql", "sparql", ASKED, get, gives={**tables, **rdf}, statuses=(303, 406), extra=extra),
-        Route("POST", "/sparql", "sparql_post", POSTED, post, gives=tables, statuses=(406, 415), extra=posted),
+        Operation("GET", "/sparql", "sparql", ASKED, get, gives={**tables, **rdf}, statuses=(303, 406), extra=extra),
+        Operation("POST", "/sparql", "sparql_post", POSTED, post, gives=tables, statuses=(406, 415), extra=posted),
     ]
 
 
