@@ -54,12 +54,14 @@ def made(entities: int, degree: int) -> Source:
     truth = np.where(observed, 1, rng.uniform(0.01, 0.99, len(code))).astype(np.float32)
     table = TruthTable.build(entities, 2, heads, relation, tails, truth, observed)
     columns = (
-        AttributeColumn.of("age", np.arange(entities), rng.integers(0, 100_000, entities).tolist()),
-        AttributeColumn.of("city", np.arange(entities), [f"c{i}" for i in rng.integers(0, 1000, entities).tolist()]),
+        AttributeColumn.from_values("age", np.arange(entities), rng.integers(0, 100_000, entities).tolist()),
+        AttributeColumn.from_values(
+            "city", np.arange(entities), [f"c{i}" for i in rng.integers(0, 1000, entities).tolist()]
+        ),
     )
-    graph = KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(entities)]),
-        Vocabulary.of(["a", "b"]),
+    graph = KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"e{i}" for i in range(entities)]),
+        Vocabulary.from_names(["a", "b"]),
         heads[observed],
         relation[observed],
         tails[observed],

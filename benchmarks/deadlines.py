@@ -50,7 +50,9 @@ def hub() -> tuplet.Store:
 def _store(
     count: int, relations: list[str], facts: tuple[np.ndarray, ...], open_: tuple[np.ndarray, ...]
 ) -> tuplet.Store:
-    graph = KnowledgeGraph.of(Vocabulary.of([f"n{i}" for i in range(count)]), Vocabulary.of(relations), *facts)
+    graph = KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"n{i}" for i in range(count)]), Vocabulary.from_names(relations), *facts
+    )
     every = [np.concatenate(pair) for pair in zip(facts, open_, strict=True)]
     observed = np.arange(len(every[0])) < len(facts[0])
     table = TruthTable.build(count, len(relations), *every, np.where(observed, 1.0, 0.5), observed)

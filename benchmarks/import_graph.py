@@ -141,7 +141,7 @@ def suggest() -> None:
 
     words = ["asthma", "calcium", "Hypertension", "new_york", "protein", "kinase", "receptor", "einstein"]
     names = [f"http://example.org/{words[i % 8]}_{i // 8}" for i in range(2_000_000)]
-    vocabulary = Vocabulary.of(names)
+    vocabulary = Vocabulary.from_names(names)
     for text in ("asthma_1234", "recpetor_77777", "HYPERTENSION_5", "zzzzzz", "e", "http://example.org/protien_99"):
         start, cpu = time.perf_counter(), time.process_time()
         found = vocabulary.suggest(text)

@@ -77,7 +77,7 @@ def without_valid(graph: KnowledgeGraph) -> KnowledgeGraph:
     """The train edges alone, some of them held out: queries chosen from it know nothing of valid or test edges."""
     edges = graph.edges("train")
     split = np.full(len(edges[0]), SPLIT_CODE["train"], dtype=np.uint8)
-    return with_valid(KnowledgeGraph.of(graph.entities, graph.relations, *edges, split), 0.05, 0)
+    return with_valid(KnowledgeGraph.from_edges(graph.entities, graph.relations, *edges, split), 0.05, 0)
 
 
 def as_if_valid_were_hidden(store: Store, learned: bool) -> Source:

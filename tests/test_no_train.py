@@ -212,7 +212,7 @@ def test_the_newest_facts_are_hidden_without_training(tmp_path: Path) -> None:
     dated = [(*fact, f"{year}-01-01") for fact, year in zip(facts, years, strict=True)]
     source.write_text("head\trelation\ttail\tdate\n" + "\n".join("\t".join(fact) for fact in dated))
     store = tuplet.build(source, tmp_path / "s", train=False, holdout="newest", progress=False)
-    newest = NewestHoldOut.of(store.graph)
+    newest = NewestHoldOut.from_graph(store.graph)
     assert newest is not None
     assert newest.windows > 0
     assert store.info()["model"]["kind"] == "any-graph"

@@ -395,8 +395,10 @@ STATES = st.dictionaries(
 def test_columns_after_any_changes(edits: list[dict[tuple[str, int, int], list[Plain]]]) -> None:
     attributes, model, base = Attributes(), {}, AttributeStates()
     for number, change in enumerate(edits):
-        states = AttributeStates({Subject(*key): united(map(StoredValue.of, some)) for key, some in change.items()})
-        states = AttributeStates.of_array(states.array())
+        states = AttributeStates(
+            {Subject(*key): united(map(StoredValue.from_plain, some)) for key, some in change.items()}
+        )
+        states = AttributeStates.from_array(states.array())
         model |= change
         if number % 2:
             attributes = states.applied(base.applied(attributes))
@@ -406,7 +408,7 @@ def test_columns_after_any_changes(edits: list[dict[tuple[str, int, int], list[P
     attributes = base.applied(attributes)
     for key, expected in model.items():
         found = {value.same for value in values_now(attributes, Subject(*key))}
-        assert found == {StoredValue.of(value).same for value in expected}
+        assert found == {StoredValue.from_plain(value).same for value in expected}
     for column in attributes.columns:
         assert {FAMILIES[kind_of(column.value(rank))] for rank in range(column.distinct)} <= {column.family}
         keys, rank = column.ranked.keys.astype(int), column.ranked.rank

@@ -303,7 +303,7 @@ class HoldOutChoice:
 
 def _windows(graph: KnowledgeGraph) -> int:
     """How many windows of the newest facts are held out; 0 if others are."""
-    newest = NewestHoldOut.of(graph)
+    newest = NewestHoldOut.from_graph(graph)
     return 0 if newest is None else newest.windows
 
 

@@ -105,7 +105,7 @@ class World:
             for kind in dict.fromkeys(family(value) for _, value in rows):
                 own = [(key, value) for key, value in rows if family(value) == kind]
                 keys = np.array([key for key, _ in own], np.int64)
-                columns.append(AttributeColumn.of(name, keys, [value for _, value in own], of))
+                columns.append(AttributeColumn.from_values(name, keys, [value for _, value in own], of))
 
         for name, values in self.of_entities.items():
             add(name, [(entity[who], value) for who, found in values.items() for value in found])
@@ -115,9 +115,9 @@ class World:
                 rows = [(entity[h] * FACTS + entity[t], value) for (h, t), found in own.items() for value in found]
                 add(name, rows, number)
         facts_stated = sorted(self.stated)
-        return KnowledgeGraph.of(
-            Vocabulary.of(self.entities),
-            Vocabulary.of(self.relations),
+        return KnowledgeGraph.from_edges(
+            Vocabulary.from_names(self.entities),
+            Vocabulary.from_names(self.relations),
             [entity[h] for h, _, _ in facts_stated],
             [relation[r] for _, r, _ in facts_stated],
             [entity[t] for _, _, t in facts_stated],

@@ -24,10 +24,11 @@ def source_of(table: TruthTable) -> Source:
     heads, relation, tails, entry = table.adjacency.triples()
     keep = table.observed[entry]
     names = (
-        Vocabulary.of([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", table.entities), ("r", table.relations))
+        Vocabulary.from_names([f"{kind}{i}" for i in range(n)])
+        for kind, n in (("e", table.entities), ("r", table.relations))
     )
     ones = np.ones(int(keep.sum()), dtype=np.uint8)
-    return Source(KnowledgeGraph.of(*names, heads[keep], relation[keep], tails[keep], ones), truth=table)
+    return Source(KnowledgeGraph.from_edges(*names, heads[keep], relation[keep], tails[keep], ones), truth=table)
 
 
 def marginals(

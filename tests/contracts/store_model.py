@@ -171,9 +171,9 @@ class StoreModel:
         h, r, t = self._ids(list(stated))
         weight = [state.weight for state in stated.values()] if self.weighted else None
         date = [state.date for state in stated.values()] if self.dated else None
-        names = Vocabulary.of(self.entities), Vocabulary.of(self.relations)
+        names = Vocabulary.from_names(self.entities), Vocabulary.from_names(self.relations)
         split = [state.split for state in stated.values()]
-        return KnowledgeGraph.of(*names, h, r, t, split, weight, date=date)
+        return KnowledgeGraph.from_edges(*names, h, r, t, split, weight, date=date)
 
     def table(self, double: bool) -> TruthTable:
         """The truth table, made anew."""

@@ -174,9 +174,9 @@ def test_marginals_keep_to_conditions_on_entities(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ["exact", "crisp", "ns3", "fit"])
 def test_plans_say_conditions_as_they_were_written(engine: str) -> None:
-    ages = AttributeColumn.of("age", np.arange(3), [20, 30, 40])
-    names = Vocabulary.of(["a", "b", "c"]), Vocabulary.of(["r"])
-    graph = KnowledgeGraph.of(*names, [0, 1], [0, 0], [1, 2], attributes=Attributes((ages,)))
+    ages = AttributeColumn.from_values("age", np.arange(3), [20, 30, 40])
+    names = Vocabulary.from_names(["a", "b", "c"]), Vocabulary.from_names(["r"])
+    graph = KnowledgeGraph.from_edges(*names, [0, 1], [0, 0], [1, 2], attributes=Attributes((ages,)))
     edges = np.array([0, 1]), np.array([0, 0]), np.array([1, 2])
     truth = TruthTable.build(3, 1, *edges, np.ones(2), np.ones(2, dtype=bool))
     text = "?x, ?y : r(?x, ?y) & ?x.age > 15 & ?y.age > 25 & ?x in {a, b}"

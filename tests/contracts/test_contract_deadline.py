@@ -45,8 +45,10 @@ def source_of(table: TruthTable, rng: np.random.Generator) -> Source:
     """The table with a graph around it whose names stand in another order than the ids."""
     names = [f"n{i:03}" for i in rng.permutation(table.entities)]
     heads, relation, tails, _ = table.facts().triples()
-    relations = Vocabulary.of([f"r{i}" for i in range(table.relations)])
-    return Source(KnowledgeGraph.of(Vocabulary.of(names), relations, heads, relation, tails), None, table)
+    relations = Vocabulary.from_names([f"r{i}" for i in range(table.relations)])
+    return Source(
+        KnowledgeGraph.from_edges(Vocabulary.from_names(names), relations, heads, relation, tails), None, table
+    )
 
 
 def random_question(seed: int) -> tuple[np.random.Generator, Question]:

@@ -41,7 +41,7 @@ def random_edit(rng: np.random.Generator, table: TruthTable, entities: int) -> E
     predicted = rng.integers(1, 8, n) / 8
     certain = rng.random(n) < 0.5 if table.double else np.ones(n, dtype=bool)
     truth = np.select([kind == 0, (kind == 2) & certain], [0.0, 1.0], predicted)
-    return EdgeStates.of(
+    return EdgeStates.from_columns(
         relation=relation,
         heads=heads,
         tails=tails,
@@ -64,8 +64,11 @@ def layered_case(seed: int) -> tuple[np.random.Generator, TruthTable, Adjacency]
     if rng.random() < 0.7:
         table = replace(table, stored_row_order=table.row_order)
     facts = table.facts().triples()[:3]
-    names = Vocabulary.of([f"e{i}" for i in range(size)]), Vocabulary.of([f"r{i}" for i in range(relations)])
-    graph = KnowledgeGraph.of(*names, *facts)
+    names = (
+        Vocabulary.from_names([f"e{i}" for i in range(size)]),
+        Vocabulary.from_names([f"r{i}" for i in range(relations)]),
+    )
+    graph = KnowledgeGraph.from_edges(*names, *facts)
     for _ in range(int(rng.integers(1, 4))):
         size += int(rng.integers(0, 2))
         states = random_edit(rng, table, size)

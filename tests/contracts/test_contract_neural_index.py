@@ -56,7 +56,7 @@ def test_the_entities_kept_are_the_best_of_the_model(lmpnn: Path) -> None:
             asked = QueryGraph(("x", "y"), (variable,), edges)
             # The table holds relations 1 and 2 alone or all: numbers there are not those of the graph.
             tensors = TensorTable.from_table(table, sorted({edge.relation for edge in edges}))
-            index = NeuralIndex.of(str(lmpnn), source, tensors)
+            index = NeuralIndex.from_folder(str(lmpnn), source, tensors)
             kept = index(ClauseBatch.from_graphs([asked], tensors), variable, 3)[0].nonzero().view(-1).tolist()
             [(_, ground)] = by_pattern([[asked]])
             found = scores(index.model, ground, torch.device("cpu"))[0, 0]

@@ -153,8 +153,8 @@ NAMES = ["delta", "Echo", "alpha", "charlie", "bravo"]  # in the order of bytes:
 def named(table: TruthTable) -> Source:
     heads, relation, tails, entry = table.adjacency.triples()
     facts = [column[table.observed[entry]] for column in (heads, relation, tails)]
-    names = Vocabulary.of(NAMES), Vocabulary.of([f"r{i}" for i in range(table.relations)])
-    return Source(KnowledgeGraph.of(*names, *facts, np.ones(len(facts[0]), dtype=np.uint8)), truth=table)
+    names = Vocabulary.from_names(NAMES), Vocabulary.from_names([f"r{i}" for i in range(table.relations)])
+    return Source(KnowledgeGraph.from_edges(*names, *facts, np.ones(len(facts[0]), dtype=np.uint8)), truth=table)
 
 
 def ask(clauses: list[QueryGraph], source: Source, deadline: Deadline = NO_DEADLINE, **fields: object) -> Ranking:

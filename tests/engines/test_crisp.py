@@ -36,8 +36,8 @@ def source() -> Source:
     """0…59 and 60…119: relation 0 joins everything of one half with everything of the other; names run backwards."""
     pairs = np.array(list(itertools.product(range(SIDE), range(SIDE, 2 * SIDE))))
     heads, tails = np.concatenate([pairs[:, 0], pairs[:, 1]]), np.concatenate([pairs[:, 1], pairs[:, 0]])
-    entities = Vocabulary.of([f"e{2 * SIDE - i:03}" for i in range(2 * SIDE)])
-    return Source(KnowledgeGraph.of(entities, Vocabulary.of(["r"]), heads, np.zeros_like(heads), tails))
+    entities = Vocabulary.from_names([f"e{2 * SIDE - i:03}" for i in range(2 * SIDE)])
+    return Source(KnowledgeGraph.from_edges(entities, Vocabulary.from_names(["r"]), heads, np.zeros_like(heads), tails))
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,12 @@ def random_graph(rng: np.random.Generator) -> tuple[KnowledgeGraph, TruthTable]:
     edges = np.argwhere(rng.random((entities, relations, entities)) < rng.uniform(0.15, 0.7))
     edges = edges if len(edges) else np.zeros((1, 3), dtype=np.int64)
     words = (
-        Vocabulary.of(rng.permutation(NAMES[:entities]).tolist()),
-        Vocabulary.of([f"r{i}" for i in range(relations)]),
+        Vocabulary.from_names(rng.permutation(NAMES[:entities]).tolist()),
+        Vocabulary.from_names([f"r{i}" for i in range(relations)]),
     )
     ones = np.ones(len(edges))
     return (
-        KnowledgeGraph.of(*words, edges[:, 0], edges[:, 1], edges[:, 2]),
+        KnowledgeGraph.from_edges(*words, edges[:, 0], edges[:, 1], edges[:, 2]),
         TruthTable.build(entities, relations, *edges.T, truth=ones, observed=ones > 0),
     )
 

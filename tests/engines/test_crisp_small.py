@@ -40,8 +40,8 @@ def enumerate_answers(clauses: list[QueryGraph], facts: Facts, entities: int) ->
 
 def source_of(facts: Facts, names: list[str], relations: int) -> Source:
     array = np.array(sorted(facts), dtype=np.int64).reshape(-1, 3)
-    words = Vocabulary.of(names), Vocabulary.of([f"r{i}" for i in range(relations)])
-    return Source(KnowledgeGraph.of(*words, array[:, 0], array[:, 1], array[:, 2]))
+    words = Vocabulary.from_names(names), Vocabulary.from_names([f"r{i}" for i in range(relations)])
+    return Source(KnowledgeGraph.from_edges(*words, array[:, 0], array[:, 1], array[:, 2]))
 
 
 @st.composite

@@ -25,8 +25,8 @@ def store(tmp_path: Path) -> tuplet.Store:
     heads, relation, tails = keys // ENTITIES % ENTITIES, keys // ENTITIES**2, keys % ENTITIES
     fact = keys % 2 == 0
     truth = np.where(relation == 3, 0.75, np.where(fact, 1.0, 0.5))
-    names = (Vocabulary.of([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", RELATIONS)))
-    graph = KnowledgeGraph.of(*names, heads[fact], relation[fact], tails[fact], weight=truth[fact])
+    names = (Vocabulary.from_names([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", RELATIONS)))
+    graph = KnowledgeGraph.from_edges(*names, heads[fact], relation[fact], tails[fact], weight=truth[fact])
     table = TruthTable.build(ENTITIES, RELATIONS, heads, relation, tails, truth, fact)
     return tuplet.Store.of(StoreFiles.create(tmp_path / "s", graph, table, StoreMeta(graph.hash, ("train",), 0.0)))
 

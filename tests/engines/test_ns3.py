@@ -47,9 +47,10 @@ def source_of(table: TruthTable) -> Source:
     heads, relation, tails, entry = table.adjacency.triples()
     facts = [column[table.observed[entry]] for column in (heads, relation, tails)]
     names = (
-        Vocabulary.of([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", table.entities), ("r", table.relations))
+        Vocabulary.from_names([f"{kind}{i}" for i in range(n)])
+        for kind, n in (("e", table.entities), ("r", table.relations))
     )
-    return Source(KnowledgeGraph.of(*names, *facts, np.ones(len(facts[0]), dtype=np.uint8)), truth=table)
+    return Source(KnowledgeGraph.from_edges(*names, *facts, np.ones(len(facts[0]), dtype=np.uint8)), truth=table)
 
 
 def ask(engine: str, clause: QueryGraph, table: TruthTable, deadline: Deadline = NO_DEADLINE, **fields: Any) -> Ranking:

@@ -27,12 +27,12 @@ PLANS = FOLDER / "plan"
 def source() -> Source:
     """The graph of `facts.tsv`: what has truth 1 is a fact, the rest is predicted."""
     rows = [line.split("\t") for line in (PLANS / "facts.tsv").read_text().splitlines()]
-    words = [Vocabulary.of(sorted({row[i] for row in rows for i in columns})) for columns in ((0, 2), (1,))]
+    words = [Vocabulary.from_names(sorted({row[i] for row in rows for i in columns})) for columns in ((0, 2), (1,))]
     edges = np.array([[words[i == 1].find(row[i]) for i in range(3)] for row in rows])
     truth = np.array([float(row[3]) for row in rows])
     facts = edges[truth == 1]
     table = TruthTable.build(len(words[0]), len(words[1]), *edges.T, truth=truth, observed=truth == 1)
-    return Source(KnowledgeGraph.of(*words, facts[:, 0], facts[:, 1], facts[:, 2]), truth=table)
+    return Source(KnowledgeGraph.from_edges(*words, facts[:, 0], facts[:, 1], facts[:, 2]), truth=table)
 
 
 def planned(text: str, engine: str) -> str:

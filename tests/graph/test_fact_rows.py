@@ -27,8 +27,8 @@ def graph_of(hidden: bool) -> KnowledgeGraph:
     keys = np.arange(0, 2 * ENTITIES * 10, 2)
     heads, relation, tails = keys // 10 % ENTITIES, keys // (ENTITIES * 10), keys % 10
     split = np.where(keys % 14 == 0, 3 if hidden else 2, 1).astype(np.uint8)
-    names = (Vocabulary.of([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", 2)))
-    return KnowledgeGraph.of(*names, heads, relation, tails, split)
+    names = (Vocabulary.from_names([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", 2)))
+    return KnowledgeGraph.from_edges(*names, heads, relation, tails, split)
 
 
 def part(path: Path, name: str) -> list[Path]:

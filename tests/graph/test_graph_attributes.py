@@ -258,7 +258,7 @@ def test_columns_of_any_values_are_stored(rows: list[tuple[int, int, Any]]) -> N
     for relation, key, value in rows:
         groups.setdefault((relation, FAMILIES[kind_of(value)]), []).append((key, value))
     columns = tuple(
-        AttributeColumn.of("a", np.array([k for k, _ in pairs]), [v for _, v in pairs], relation)
+        AttributeColumn.from_values("a", np.array([k for k, _ in pairs]), [v for _, v in pairs], relation)
         for (relation, _), pairs in groups.items()
     )
     expected = {(*group, key, value): None for group, pairs in groups.items() for key, value in pairs}
@@ -278,9 +278,9 @@ def test_columns_of_any_values_are_stored(rows: list[tuple[int, int, Any]]) -> N
 
 
 def test_a_graph_of_columns() -> None:
-    ages = AttributeColumn.of("age", np.array([1, 0]), [31, 28])
-    graph = KnowledgeGraph.of(
-        Vocabulary.of(["a", "b"]), Vocabulary.of(["r"]), [0], [0], [1], attributes=Attributes((ages,))
+    ages = AttributeColumn.from_values("age", np.array([1, 0]), [31, 28])
+    graph = KnowledgeGraph.from_edges(
+        Vocabulary.from_names(["a", "b"]), Vocabulary.from_names(["r"]), [0], [0], [1], attributes=Attributes((ages,))
     )
     assert values(graph, "age", "b") == [31]
     assert ages.range() == (28, 31)

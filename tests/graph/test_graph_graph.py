@@ -20,9 +20,9 @@ from tuplet.graph.names import Vocabulary
 
 
 def small() -> KnowledgeGraph:
-    return KnowledgeGraph.of(
-        Vocabulary.of(["a", "b", "c"], ["Aaa", "", "Ccc"]),
-        Vocabulary.of(["r", "s"]),
+    return KnowledgeGraph.from_edges(
+        Vocabulary.from_names(["a", "b", "c"], ["Aaa", "", "Ccc"]),
+        Vocabulary.from_names(["r", "s"]),
         heads=[0, 0, 1, 2],
         relation=[0, 1, 0, 0],
         tails=[1, 2, 2, 2],
@@ -77,9 +77,9 @@ def test_info_and_relation_statistics() -> None:
 @examples(25, allow=(HealthCheck.function_scoped_fixture,))
 def test_saved_graph_opens_with_the_same_bits(tmp_path: Path, edges: dict, weighted: bool) -> None:
     columns = np.array(list(edges), dtype=np.int64).reshape(-1, 3).T
-    graph = KnowledgeGraph.of(
-        Vocabulary.of(list("abcdef")),
-        Vocabulary.of(list("xyz")),
+    graph = KnowledgeGraph.from_edges(
+        Vocabulary.from_names(list("abcdef")),
+        Vocabulary.from_names(list("xyz")),
         *columns,
         split=[split for split, _ in edges.values()],
         weight=[weight for _, weight in edges.values()] if weighted else None,

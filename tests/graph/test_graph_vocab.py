@@ -16,7 +16,7 @@ names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 @given(st.lists(st.tuples(names, st.text(st.sampled_from("ab é"), max_size=2)), unique_by=lambda pair: pair[0]), names)
 def test_lookup_equals_a_dictionary(pairs: list[tuple[str, str]], other: str) -> None:
     listed, labels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    made = Vocabulary.of(listed, labels)
+    made = Vocabulary.from_names(listed, labels)
     vocabulary = Vocabulary.from_arrays(made.arrays("x_"), "x_")
     assert len(vocabulary) == len(listed)
     assert vocabulary.names(range(len(listed))) == listed
@@ -32,7 +32,7 @@ def test_lookup_equals_a_dictionary(pairs: list[tuple[str, str]], other: str) ->
 
 
 def test_without_labels() -> None:
-    vocabulary = Vocabulary.of(["a"])
+    vocabulary = Vocabulary.from_names(["a"])
     assert vocabulary.label(0) == ""
     assert vocabulary.find_label("a") == []
     assert vocabulary.find_label("") == []
@@ -51,7 +51,7 @@ def test_without_labels() -> None:
 )
 def test_bad_lists_are_refused(listed: list[str], labels: list[str] | None, message: str) -> None:
     with pytest.raises(BadInput, match=message):
-        Vocabulary.of(listed, labels)
+        Vocabulary.from_names(listed, labels)
 
 
 @pytest.mark.parametrize("padding", [0, 20_000])
@@ -74,13 +74,13 @@ def test_suggestions(text: str, meant: str, padding: int) -> None:
     listed = ["asthma", "/film/film/genre", "concept_city_new_york", "Q937", "école"]
     labels = ["", "", "", "Albert Einstein", ""]
     filler = [f"/m/{i:06x}" for i in range(padding)]
-    vocabulary = Vocabulary.of([*listed, *filler], [*labels, *(f"Person {i}" for i in range(padding))])
+    vocabulary = Vocabulary.from_names([*listed, *filler], [*labels, *(f"Person {i}" for i in range(padding))])
     assert vocabulary.suggest(text)[0] == meant
 
 
 def test_nothing_near() -> None:
-    assert Vocabulary.of(["asthma", "calcium"]).suggest("zzzz") == []
-    assert Vocabulary.of([]).suggest("zzzz") == []
-    assert Vocabulary.of(["a"]).suggest("") == []
-    assert Vocabulary.of([f"name{i}" for i in range(5000)]).suggest("") == []
-    assert Vocabulary.of([f"name{i}" for i in range(5000)]).suggest("\ud800") == []
+    assert Vocabulary.from_names(["asthma", "calcium"]).suggest("zzzz") == []
+    assert Vocabulary.from_names([]).suggest("zzzz") == []
+    assert Vocabulary.from_names(["a"]).suggest("") == []
+    assert Vocabulary.from_names([f"name{i}" for i in range(5000)]).suggest("") == []
+    assert Vocabulary.from_names([f"name{i}" for i in range(5000)]).suggest("\ud800") == []

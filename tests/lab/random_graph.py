@@ -13,9 +13,9 @@ def random_graph(seed: int = 0, entities: int = 60, relations: int = 8, edges: i
     rng = np.random.default_rng(seed)
     drawn = np.unique(rng.integers((entities, relations, entities), size=(edges, 3)), axis=0)
     split = rng.choice([1, 2, 3], p=[0.8, 0.1, 0.1], size=len(drawn))
-    return KnowledgeGraph.of(
-        Vocabulary.of([f"entity {i}" for i in range(entities)]),
-        Vocabulary.of([f"relation {i}" for i in range(relations)]),
+    return KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"entity {i}" for i in range(entities)]),
+        Vocabulary.from_names([f"relation {i}" for i in range(relations)]),
         *drawn.T,
         split,
     )

@@ -69,9 +69,9 @@ def source() -> Source:
     observed = np.array([True, False, True, False, False])
     truth = np.where(observed, 1.0, [0, 0.5, 0, 0.25, 0.75])
     table = TruthTable.build(4, 1, heads, np.zeros(5, dtype=int), tails, truth, observed)
-    names = Vocabulary.of(["a", "b", "c", "d"]), Vocabulary.of(["r"])
+    names = Vocabulary.from_names(["a", "b", "c", "d"]), Vocabulary.from_names(["r"])
     facts = (heads[observed], np.zeros(2, dtype=int), tails[observed])
-    return Source(KnowledgeGraph.of(*names, *facts, np.ones(2, dtype=np.uint8)), truth=table)
+    return Source(KnowledgeGraph.from_edges(*names, *facts, np.ones(2, dtype=np.uint8)), truth=table)
 
 
 @pytest.mark.parametrize("logic", ["product", "godel"])

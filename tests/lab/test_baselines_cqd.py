@@ -39,9 +39,9 @@ def rings(entities: int = 24) -> KnowledgeGraph:
     here = np.arange(entities)
     heads, relation = np.tile(here, 2), np.repeat([0, 1], entities)
     tails = np.concatenate([(here + 1) % entities, (here + 2) % entities])
-    names = Vocabulary.of([f"e{i}" for i in here]), Vocabulary.of(["next", "skip"])
+    names = Vocabulary.from_names([f"e{i}" for i in here]), Vocabulary.from_names(["next", "skip"])
     split = np.where(np.arange(len(heads)) % 7 == 3, 3, 1).astype(np.uint8)
-    return KnowledgeGraph.of(*names, heads, relation, tails, split)
+    return KnowledgeGraph.from_edges(*names, heads, relation, tails, split)
 
 
 def stated_rings() -> Source:

@@ -26,9 +26,9 @@ def computed(queries: Sequence[Clauses], source: Source, limits: Limits) -> Sequ
 def asked(edges: list[tuple[int, int, int, float]], entities: int, relations: int) -> Source:
     heads, relation, tails, truth = (np.array(column) for column in zip(*edges, strict=True))
     table = TruthTable.build(entities, relations, heads, relation, tails, truth, truth == 1)
-    names = (Vocabulary.of([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", entities), ("r", relations)))
+    names = (Vocabulary.from_names([f"{kind}{i}" for i in range(n)]) for kind, n in (("e", entities), ("r", relations)))
     none = np.zeros(0, dtype=int)
-    return Source(KnowledgeGraph.of(*names, none, none, none, none.astype(np.uint8)), truth=table)
+    return Source(KnowledgeGraph.from_edges(*names, none, none, none, none.astype(np.uint8)), truth=table)
 
 
 def marginals(clause: QueryGraph, source: Source, **options: object) -> np.ndarray:

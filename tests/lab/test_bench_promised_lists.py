@@ -40,9 +40,9 @@ def too_sure(seed: int) -> tuple[Source, list[set[str]]]:
     fact = rng.random(len(heads)) < COMES[kind]
     known = np.array([0]), np.array([0]), np.array([HEADS + TAILS])  # one stated fact
     stated, hidden = (np.full(n, SPLIT_CODE[split], np.uint8) for n, split in ((1, "train"), (fact.sum(), "test")))
-    graph = KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(HEADS + TAILS + 1)]),
-        Vocabulary.of(["r"]),
+    graph = KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"e{i}" for i in range(HEADS + TAILS + 1)]),
+        Vocabulary.from_names(["r"]),
         np.concatenate([known[0], heads[fact]]),
         np.zeros(1 + fact.sum(), np.int64),
         np.concatenate([known[2], tails[fact]]),

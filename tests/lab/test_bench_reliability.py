@@ -31,8 +31,11 @@ def small(truth: list[float], split: str) -> Source:
     """Entity 0 knows 1 … n with the given truth, unobserved; those edges are the facts of the split."""
     n = len(truth)
     given = np.zeros(n, int), np.zeros(n, int), np.arange(1, n + 1)
-    graph = KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(n + 1)]), Vocabulary.of(["r"]), *given, np.full(n, SPLIT_CODE[split])
+    graph = KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"e{i}" for i in range(n + 1)]),
+        Vocabulary.from_names(["r"]),
+        *given,
+        np.full(n, SPLIT_CODE[split]),
     )
     table = TruthTable.build(n + 1, 1, *given, np.array(truth), np.zeros(n, dtype=bool))
     return Source(graph, ("train",), table)

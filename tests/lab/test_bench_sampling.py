@@ -236,9 +236,11 @@ def test_a_balanced_set_reproduces_its_checksum(graph: KnowledgeGraph, balanced:
 def test_a_stratum_that_the_graph_lacks_is_reported() -> None:
     from tuplet.graph.names import Vocabulary
 
-    names = Vocabulary.of([f"e{i}" for i in range(10)])
+    names = Vocabulary.from_names([f"e{i}" for i in range(10)])
     # every other link is hidden, so no two in a row are
-    chain = KnowledgeGraph.of(names, Vocabulary.of(["next"]), range(9), [0] * 9, range(1, 10), [1, 3] * 4 + [1])
+    chain = KnowledgeGraph.from_edges(
+        names, Vocabulary.from_names(["next"]), range(9), [0] * 9, range(1, 10), [1, 3] * 4 + [1]
+    )
     queries = sample(chain, ["2p"], 2, balance=True, rules=Rules(tries=20))
     assert {q.strata.tolist()[0] for q in queries} == {1}  # type: ignore[union-attr]
     assert queries.meta["shortage"]["2p links=2"]["found"] == 0
@@ -282,8 +284,10 @@ def test_progress_ends_at_the_total(graph: KnowledgeGraph) -> None:
 def test_a_shape_that_the_graph_lacks_is_reported() -> None:
     from tuplet.graph.names import Vocabulary
 
-    names = Vocabulary.of([f"e{i}" for i in range(10)])
-    chain = KnowledgeGraph.of(names, Vocabulary.of(["next"]), range(9), [0] * 9, range(1, 10), [1] * 5 + [2] + [3] * 3)
+    names = Vocabulary.from_names([f"e{i}" for i in range(10)])
+    chain = KnowledgeGraph.from_edges(
+        names, Vocabulary.from_names(["next"]), range(9), [0] * 9, range(1, 10), [1] * 5 + [2] + [3] * 3
+    )
     queries = sample(chain, ["1p", "2fc"], 4, rules=Rules(tries=5))
     short = queries.meta["shortage"]
     assert {q.shape for q in queries} == {"1p"}

@@ -292,7 +292,9 @@ class SetUp:
         typed = len(facts)
         facts += [(entity(head), kind, entity(tail)) for head, kind, tail in self.relationships]
         if not facts:
-            return tuplet.Graph.made(KnowledgeGraph.of(Vocabulary.of([]), Vocabulary.of(["type"]), [], [], []))
+            return tuplet.Graph.made(
+                KnowledgeGraph.from_edges(Vocabulary.from_names([]), Vocabulary.from_names(["type"]), [], [], [])
+            )
         batches: list[AttributeBatch] = []
         batches += _batches(dict(enumerate(self.properties)), lambda keys: pa.array([entity(i) for i in keys]))
         given = dict(enumerate(self.relationships.values(), typed))

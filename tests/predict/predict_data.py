@@ -44,7 +44,9 @@ def benchmark(name: str) -> KnowledgeGraph:
             ids = (entities.setdefault(h, len(entities)), relations.setdefault(r, len(relations)))
             rows.append((*ids, entities.setdefault(t, len(entities)), code))
     h, r, t, code = np.array(rows).T
-    return KnowledgeGraph.of(Vocabulary.of(list(entities)), Vocabulary.of(list(relations)), h, r, t, code)
+    return KnowledgeGraph.from_edges(
+        Vocabulary.from_names(list(entities)), Vocabulary.from_names(list(relations)), h, r, t, code
+    )
 
 
 def splits_of(graph: KnowledgeGraph) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -58,5 +60,5 @@ def ring(entities: int = 24, seed: int = 0) -> KnowledgeGraph:
     relation = np.repeat([0, 1, 2], entities)
     tails = np.concatenate([(here + 1) % entities, (here + 2) % entities, (here - 1) % entities])
     split = np.random.default_rng(seed).choice([1, 2, 3], len(heads), p=[0.8, 0.1, 0.1])
-    names = Vocabulary.of([f"e{i:03}" for i in here]), Vocabulary.of(["next", "skip", "back"])
-    return KnowledgeGraph.of(*names, heads, relation, tails, split)
+    names = Vocabulary.from_names([f"e{i:03}" for i in here]), Vocabulary.from_names(["next", "skip", "back"])
+    return KnowledgeGraph.from_edges(*names, heads, relation, tails, split)

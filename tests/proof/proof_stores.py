@@ -27,11 +27,11 @@ def random_store(path: Path, seed: int) -> tuplet.Store:
     observed = rng.random(len(cells)) < 0.4
     predicted = np.where(rng.random(len(cells)) < 0.5, 0.5, 0.01 + 0.98 * rng.random(len(cells)))
     truth = np.where(observed & ((kind != 3) | (rng.random(len(cells)) < 0.5)), 1.0, predicted)
-    names = Vocabulary.of([f"e{i}" for i in rng.permutation(ENTITIES)])  # the order of names is not that of ids
-    words = Vocabulary.of([f"r{i}" for i in range(RELATIONS)])
+    names = Vocabulary.from_names([f"e{i}" for i in rng.permutation(ENTITIES)])  # the order of names is not that of ids
+    words = Vocabulary.from_names([f"r{i}" for i in range(RELATIONS)])
     facts = np.array([heads[observed], relation[observed], tails[observed]])
     weight = truth[observed] if kind == 3 else None
-    graph = KnowledgeGraph.of(names, words, *facts, np.ones(observed.sum(), np.uint8), weight=weight)
+    graph = KnowledgeGraph.from_edges(names, words, *facts, np.ones(observed.sum(), np.uint8), weight=weight)
     table = TruthTable.build(ENTITIES, RELATIONS, heads, relation, tails, truth, observed)
     store = tuplet.Store.of(StoreFiles.create(path, graph, table, StoreMeta(graph.hash, ("train",), 0.0)))
     gone = [(names.name(int(h)), words.name(int(r)), names.name(int(t))) for h, r, t in facts.T]

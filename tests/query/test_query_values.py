@@ -32,7 +32,7 @@ def people() -> Graph:
     ids = {name: graph.entities.find(name) for name in PEOPLE}
 
     def of(name: str, values: list[tuple[str, object]]) -> AttributeColumn:
-        return AttributeColumn.of(name, np.array([ids[who] for who, _ in values]), [v for _, v in values])  # type: ignore[misc]
+        return AttributeColumn.from_values(name, np.array([ids[who] for who, _ in values]), [v for _, v in values])  # type: ignore[misc]
 
     knows = graph.relations.find("knows")
     pairs = np.array([ids["alice"] * FACTS + ids["bob"], ids["bob"] * FACTS + ids["carol"]])
@@ -41,7 +41,7 @@ def people() -> Graph:
         of("born", [("alice", datetime.date(1990, 5, 1)), ("bob", datetime.date(1993, 1, 1))]),
         of("nick", [("alice", "al"), ("alice", "ali"), ("carol", "caz")]),
         of("retired", [("carol", True), ("bob", False)]),
-        AttributeColumn.of("since", pairs, [2001, 2010], knows),
+        AttributeColumn.from_values("since", pairs, [2001, 2010], knows),
     )
     return replace(graph, attributes=Attributes(columns))
 
@@ -174,7 +174,7 @@ def test_the_other_direction_is_offered_where_an_entity_was_never_seen(people: G
 def test_conditions_joined_by_or_are_one_reason(tmp_path: Path) -> None:
     graph = tuplet.read([("a", "r", "x", 0.5), ("b", "r", "x", 0.25), ("a", "s", "b", 0.5)])
     ids = np.array([graph.entities.find(name) for name in "ab"])
-    graph = replace(graph, attributes=Attributes((AttributeColumn.of("size", ids, [10, 4]),)))
+    graph = replace(graph, attributes=Attributes((AttributeColumn.from_values("size", ids, [10, 4]),)))
     store = tuplet.index(graph, None, tmp_path / "store", progress=False)
 
     def truths(query: str) -> dict[str, float]:

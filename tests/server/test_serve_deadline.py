@@ -51,8 +51,8 @@ def store(half: int = 200, degree: int = 40) -> Store:
     heads = np.concatenate([heads, np.arange(half, n)])
     tails = np.concatenate([tails, np.full(half, n - 1)])
     relation = np.repeat([0, 1], [n * degree, half])
-    names, relations = Vocabulary.of([f"n{i:03}" for i in range(n)]), Vocabulary.of(["r", "s"])
-    graph = KnowledgeGraph.of(names, relations, heads, relation, tails)
+    names, relations = Vocabulary.from_names([f"n{i:03}" for i in range(n)]), Vocabulary.from_names(["r", "s"])
+    graph = KnowledgeGraph.from_edges(names, relations, heads, relation, tails)
     columns = [(heads, np.arange(half)), (relation, np.zeros(half, int)), (tails, rng.integers(half, n, half))]
     observed = np.arange(len(heads) + half) < len(heads)
     truth = np.where(observed, 1.0, 0.5)

@@ -36,9 +36,9 @@ ALL = {"query": "?x : r(?x, hub)", "k": ROWS}
 
 @pytest.fixture(scope="module")
 def service() -> Service:
-    names = Vocabulary.of(["hub", *(f"node-{i:05}" for i in range(ROWS))])
+    names = Vocabulary.from_names(["hub", *(f"node-{i:05}" for i in range(ROWS))])
     heads, none = np.arange(1, ROWS + 1), np.zeros(ROWS, int)
-    graph = KnowledgeGraph.of(names, Vocabulary.of(["r"]), heads, none, none)
+    graph = KnowledgeGraph.from_edges(names, Vocabulary.from_names(["r"]), heads, none, none)
     limits = ServerLimits(max_answer_bytes=MOST, max_sending=4 * MOST)
     return Service({"hub": Store(Source(graph))}, limits, ServerMetrics())
 

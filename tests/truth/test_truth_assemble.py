@@ -28,9 +28,9 @@ ENTITIES, RELATIONS = 12, 5
 def some_graph(rng: np.random.Generator, weighted: bool, dated: bool) -> KnowledgeGraph:
     numbers = rng.choice(ENTITIES * (RELATIONS - 1) * ENTITIES, 80, replace=False)
     heads, relation, tails = numbers % ENTITIES, numbers // ENTITIES % (RELATIONS - 1), numbers // ENTITIES // 4
-    return KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(ENTITIES)]),
-        Vocabulary.of([f"r{i}" for i in range(RELATIONS)]),
+    return KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"e{i}" for i in range(ENTITIES)]),
+        Vocabulary.from_names([f"r{i}" for i in range(RELATIONS)]),
         heads,
         relation,
         tails,
@@ -80,8 +80,8 @@ def test_a_store_is_made_of_the_bytes_that_its_parts_have_in_memory(
 
 
 def test_the_graph_keeps_dates_and_hidden_facts_when_codes_change_others(tmp_path: Path) -> None:
-    names = Vocabulary.of(["a", "b", "c"]), Vocabulary.of(["r"])
-    graph = KnowledgeGraph.of(*names, [0, 1, 2], [0, 0, 0], [1, 2, 0], [1, 1, 3], date=[5, 6, 7])
+    names = Vocabulary.from_names(["a", "b", "c"]), Vocabulary.from_names(["r"])
+    graph = KnowledgeGraph.from_edges(*names, [0, 1, 2], [0, 0, 0], [1, 2, 0], [1, 1, 3], date=[5, 6, 7])
     rows = {"head": ["a", "c"], "relation": ["r", "r"], "tail": ["b", "b"], "truth": [0.5, 0.5], "source": [0, 2]}
     pq.write_table(pa.table(rows), tmp_path / "t.parquet")
     made = make(graph, Given(tmp_path / "t.parquet"), tmp_path / "s").graph
@@ -138,7 +138,7 @@ def test_names_are_numbered_in_order_of_appearance(batches: list) -> None:
         wanted = [number.setdefault(name, len(number)) for name in batch]
         assert table.number(pa.array(batch, pa.string())).tolist() == wanted
     assert table.names().to_pylist() == list(number)
-    again = NameTable.of(Strings.of(list(number)))
+    again = NameTable.from_strings(Strings.from_texts(list(number)))
     assert again.find(pa.array([*number, "not there, and longer than any"])).tolist() == [*number.values(), -1]
 
 

@@ -65,8 +65,11 @@ def table_of(model: Model) -> TruthTable:
 def graph_of(model: Model, dated: dict[tuple[int, int, int], int]) -> KnowledgeGraph:
     facts = [edge for edge, state in model.items() if state[1]]
     r, h, t = np.array(facts, dtype=np.int32).reshape(-1, 3).T
-    names = Vocabulary.of([f"e{i}" for i in range(ENTITIES)]), Vocabulary.of([f"r{i}" for i in range(RELATIONS)])
-    return KnowledgeGraph.of(*names, h, r, t, date=[dated[fact] for fact in facts])
+    names = (
+        Vocabulary.from_names([f"e{i}" for i in range(ENTITIES)]),
+        Vocabulary.from_names([f"r{i}" for i in range(RELATIONS)]),
+    )
+    return KnowledgeGraph.from_edges(*names, h, r, t, date=[dated[fact] for fact in facts])
 
 
 def joined(pieces: Iterable[tuple[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -98,7 +101,7 @@ def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model], 
     for number, edit in enumerate(edits):
         older = table
         known = dict(model)
-        table = table.edited(EdgeStates.of(**columns(edit)))
+        table = table.edited(EdgeStates.from_columns(**columns(edit)))
         model |= edit
         same(older.flat, table_of(known))  # whoever holds the older state still has it
         if number == settle and table.changes:
@@ -129,7 +132,7 @@ def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) 
     graph = graph_of(model, dated)
     before = graph
     for number, edit in enumerate(edits):
-        states = EdgeStates.of(**columns(edit))
+        states = EdgeStates.from_columns(**columns(edit))
         graph = graph.edited(states)
         model |= edit
         dated |= {edge: i for i, edge in enumerate(edit)}
@@ -148,7 +151,7 @@ def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) 
 
 @given(contents, contents)
 def test_later_states_count_and_applying_them_twice_changes_nothing(first: Model, second: Model) -> None:
-    one, two = (EdgeStates.of(**columns(model)) for model in (first, second))
+    one, two = (EdgeStates.from_columns(**columns(model)) for model in (first, second))
     both = one.then(two)
     merged = first | second
     assert both.edges == len(merged)

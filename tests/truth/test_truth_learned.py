@@ -55,9 +55,9 @@ def world(
     if test_seed is not None:
         facts[split == TEST] = np.random.default_rng(test_seed).choice(others, 600, replace=False)
     both = np.concatenate([linked, facts])
-    graph = KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(ENTITIES)]),
-        Vocabulary.of(["r0", "r1"]),
+    graph = KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"e{i}" for i in range(ENTITIES)]),
+        Vocabulary.from_names(["r0", "r1"]),
         both // ENTITIES,
         np.repeat([0, 1], [len(linked), len(facts)]),
         both % ENTITIES,
@@ -186,7 +186,7 @@ def test_a_leak_would_be_noticed(done: CalibrationResult) -> None:
     heads, relation, tails, entry = graph.adjacency.triples()
     split = graph.split[entry].copy()
     split[np.flatnonzero(split == TEST)[:50]] = VALID
-    leaked = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
+    leaked = KnowledgeGraph.from_edges(graph.entities, graph.relations, heads, relation, tails, split)
     with pytest.raises(AssertionError):
         _same(calibrate(leaked, edges, ("train", "valid")).fit.learned, done.fit.learned)
 
@@ -309,7 +309,7 @@ def test_cross_validated_where_there_is_no_test_split() -> None:
     heads, relation, tails, entry = graph.adjacency.triples()
     keep = graph.split[entry] != TEST
     known = (heads[keep], relation[keep], tails[keep], graph.split[entry][keep])
-    done = calibrate(KnowledgeGraph.of(graph.entities, graph.relations, *known), edges, ("train", "valid"))
+    done = calibrate(KnowledgeGraph.from_edges(graph.entities, graph.relations, *known), edges, ("train", "valid"))
     assert done.after.split == "valid"
     assert done.after.error_from(0.1) < 0.08
     assert (done.fit.learned.hidden.times, done.fit.learned.hidden.given) == (1.0, 0.0)
@@ -321,7 +321,9 @@ def test_truth_means_the_same_where_the_test_split_is_observed() -> None:
     split = graph.split[entry]
     keep = (split != TEST) | (np.arange(len(split)) % 3 == 0)  # a third as many test as valid edges
     some = (heads[keep], relation[keep], tails[keep], split[keep])
-    done = calibrate(KnowledgeGraph.of(graph.entities, graph.relations, *some), edges, ("train", "valid", "test"))
+    done = calibrate(
+        KnowledgeGraph.from_edges(graph.entities, graph.relations, *some), edges, ("train", "valid", "test")
+    )
     assert done.after.split == "valid"
     assert done.after.error_from(0.1) < 0.08
 
@@ -399,7 +401,7 @@ def test_too_few_valid_edges(tmp_path: Path) -> None:
     heads, relation, tails, entry = graph.adjacency.triples()
     split = graph.split[entry].copy()
     split[np.flatnonzero(split == VALID)[LEAST_VALID - 1 :]] = TEST
-    few = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
+    few = KnowledgeGraph.from_edges(graph.entities, graph.relations, heads, relation, tails, split)
     files.save(ComplEx.create(ENTITIES, RELATIONS, 8, 0.3, 2, torch.Generator().manual_seed(1)), tmp_path / "m")
     store = make(few, choose_recipe(tmp_path / "m"), tmp_path / "s")
     assert store.meta.calibration["name"] == "bounded"

@@ -24,9 +24,9 @@ from tuplet.truth.store_folder import StoreFiles
 
 def graph() -> KnowledgeGraph:
     """a knows b (train), b knows c (valid), c knows a (test), a likes c (train)."""
-    return KnowledgeGraph.of(
-        Vocabulary.of(["a", "b", "c"]),
-        Vocabulary.of(["knows", "likes"]),
+    return KnowledgeGraph.from_edges(
+        Vocabulary.from_names(["a", "b", "c"]),
+        Vocabulary.from_names(["knows", "likes"]),
         [0, 1, 2, 0],
         [0, 0, 0, 1],
         [1, 2, 0, 2],
@@ -94,8 +94,14 @@ def test_the_graph_of_the_store_follows_the_codes(tmp_path: Path) -> None:
 
 
 def test_weights_of_the_graph_are_kept(tmp_path: Path) -> None:
-    weighted = KnowledgeGraph.of(
-        Vocabulary.of(["a", "b", "c"]), Vocabulary.of(["knows"]), [0, 1], [0, 0], [1, 2], None, [0.5, 0.75]
+    weighted = KnowledgeGraph.from_edges(
+        Vocabulary.from_names(["a", "b", "c"]),
+        Vocabulary.from_names(["knows"]),
+        [0, 1],
+        [0, 0],
+        [1, 2],
+        None,
+        [0.5, 0.75],
     )
     plain = read_table(write(tmp_path / "t.parquet", [("a", "knows", "b", 0.9)]), weighted)
     coded = read_table(write(tmp_path / "u.parquet", [("a", "knows", "b", 0.9, 1)], "source"), weighted)

@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
     keys = np.arange(0, 3 * ENTITIES**2, 7)
     heads, relation, tails = keys // ENTITIES % ENTITIES, keys // ENTITIES**2, keys % ENTITIES
     fact = keys % 2 == 0
-    entities, relations = (Vocabulary.of([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", 3)))
-    graph = KnowledgeGraph.of(entities, relations, heads[fact], relation[fact], tails[fact])
+    entities, relations = (Vocabulary.from_names([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", 3)))
+    graph = KnowledgeGraph.from_edges(entities, relations, heads[fact], relation[fact], tails[fact])
     truth = np.where(fact, 1.0, 0.5)
     table = TruthTable.build(ENTITIES, 3, heads, relation, tails, truth, fact)
     StoreFiles.create(tmp_path / "a.store", graph, table, StoreMeta(graph.hash, ("train",), 0.0))
@@ -109,7 +109,7 @@ def test_counts_of_an_opened_graph_follow_its_edits(folder: Path) -> None:
     assert list(graph.split_edges.items()) == [("train", 86), ("valid", 0), ("test", 0)]
     heads, relation, tails, _ = (column[:3] for column in graph.adjacency.triples())
     unused = {"truth": 1, "observed": 1, "prediction": 0, "source": 1, "weight": 1, "date": 0}
-    states = EdgeStates.of(
+    states = EdgeStates.from_columns(
         relation=relation,
         heads=heads,
         tails=tails,

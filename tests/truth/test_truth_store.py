@@ -45,9 +45,9 @@ def small_graph(weighted: bool = False) -> KnowledgeGraph:
     keys = np.unique(rng.integers(0, RELATIONS * ENTITIES**2, 120))
     split = np.where(np.arange(len(keys)) % 10 == 0, 2, np.where(np.arange(len(keys)) % 10 == 1, 3, 1))
     weight = rng.uniform(0.1, 1, len(keys)) if weighted else None
-    return KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(ENTITIES)]),
-        Vocabulary.of([f"r{i}" for i in range(RELATIONS)]),
+    return KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"e{i}" for i in range(ENTITIES)]),
+        Vocabulary.from_names([f"r{i}" for i in range(RELATIONS)]),
         keys // ENTITIES % ENTITIES,
         keys // ENTITIES**2,
         keys % ENTITIES,
@@ -122,7 +122,7 @@ def test_valid_edges_measure_reliability_even_if_everything_is_observed(made: Pa
     graph, rule = small_graph(), "softmax-count"
     heads, relation, tails, entry = graph.adjacency.triples()
     split = np.where(graph.split[entry] == 3, 1, graph.split[entry]).astype(np.uint8)
-    graph = KnowledgeGraph.of(graph.entities, graph.relations, heads, relation, tails, split)
+    graph = KnowledgeGraph.from_edges(graph.entities, graph.relations, heads, relation, tails, split)
     everything = make(graph, choose_recipe(made / "model", threshold=0.02, calibration=rule), tmp_path / "all")
     honest = make(
         graph, choose_recipe(made / "model", threshold=0.02, observed=["train"], calibration=rule), tmp_path / "train"
@@ -217,7 +217,7 @@ def test_refusals(made: Path, tmp_path: Path) -> None:
         make(graph, choose_recipe(model, observed=["trian"]), tmp_path / "s")
     with pytest.raises(BadInput, match="not trained on this graph"):
         make(
-            KnowledgeGraph.of(Vocabulary.of(["a"]), Vocabulary.of(["r"]), [0], [0], [0]),
+            KnowledgeGraph.from_edges(Vocabulary.from_names(["a"]), Vocabulary.from_names(["r"]), [0], [0], [0]),
             choose_recipe(model),
             tmp_path / "s",
         )

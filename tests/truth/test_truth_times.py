@@ -39,9 +39,9 @@ def dated(facts: int = 5000, seed: int = 0, undated: float = 0.0) -> KnowledgeGr
     chosen = np.sort(rng.choice(2 * ENTITIES**2, facts, replace=False))
     date = rng.integers(0, 100, facts) * DAY
     date[rng.random(facts) < undated] = NO_DATE
-    return KnowledgeGraph.of(
-        Vocabulary.of([f"e{i}" for i in range(ENTITIES)]),
-        Vocabulary.of(["r0", "r1"]),
+    return KnowledgeGraph.from_edges(
+        Vocabulary.from_names([f"e{i}" for i in range(ENTITIES)]),
+        Vocabulary.from_names(["r0", "r1"]),
         chosen // ENTITIES % ENTITIES,
         chosen // ENTITIES**2,
         chosen % ENTITIES,
@@ -63,11 +63,11 @@ def test_the_newest_tenth_is_held_out_day_by_day(undated: float) -> None:
     assert (valid != NO_DATE).all()
     share = len(valid) / (len(valid) + (train != NO_DATE).sum())
     assert share == pytest.approx(0.1, abs=0.01)
-    held_out = NewestHoldOut.of(graph)
+    held_out = NewestHoldOut.from_graph(graph)
     assert held_out is not None
     assert (held_out.cut, held_out.until) == (valid.min(), valid.max())
     assert held_out.as_dict()["days"] == (valid.max() - valid.min()) / DAY
-    assert NewestHoldOut.of(dated()) is None
+    assert NewestHoldOut.from_graph(dated()) is None
 
 
 def test_what_cannot_be_held_out_is_refused(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def everything() -> Predictions:
 
 def test_ages_are_what_was_known_at_the_cut() -> None:
     graph = with_newest_valid(dated(undated=0.2))
-    held_out, edges = NewestHoldOut.of(graph), everything()
+    held_out, edges = NewestHoldOut.from_graph(graph), everything()
     assert held_out is not None
     known = known_edges(graph)
     names = column_names(without=tuple(group for group in GROUPS if group != "time"))
@@ -131,7 +131,7 @@ def test_later_facts_change_nothing_that_was_known_at_the_cut() -> None:
     heads, relation, tails, entry = graph.adjacency.triples()
     assert graph.date is not None
     keep = graph.split[entry] == SPLIT_CODE["train"]
-    without = KnowledgeGraph.of(
+    without = KnowledgeGraph.from_edges(
         graph.entities, graph.relations, heads[keep], relation[keep], tails[keep], None, None, graph.notes,
         graph.date[entry][keep],
     )  # fmt: skip
@@ -169,7 +169,7 @@ def listed(*edges: np.ndarray) -> list[tuple[int, ...]]:
 
 def test_windows_are_judged_by_what_was_known_when_each_began() -> None:
     graph = with_newest_valid(dated(undated=0.2), windows=3)
-    newest = NewestHoldOut.of(graph)
+    newest = NewestHoldOut.from_graph(graph)
     assert newest is not None
     assert newest.windows == newest.as_dict()["windows"] == 3
     *edges, entry = graph.adjacency.triples()
@@ -186,12 +186,12 @@ def test_windows_are_judged_by_what_was_known_when_each_began() -> None:
         assert set(listed(*then.edges("valid"))) == valid
         if number < 3:
             assert abs(len(valid) - 400) < 80, "a tenth of those that have dates"
-            assert NewestHoldOut.of(then) == NewestHoldOut(begins, min(ends, newest.until), len(valid))
+            assert NewestHoldOut.from_graph(then) == NewestHoldOut(begins, min(ends, newest.until), len(valid))
 
 
 def test_many_facts_need_no_more_windows_and_half_of_the_facts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def windows(asked: int) -> int:
-        found = NewestHoldOut.of(with_newest_valid(dated(), windows=asked))
+        found = NewestHoldOut.from_graph(with_newest_valid(dated(), windows=asked))
         assert found is not None
         return found.windows
 

@@ -160,8 +160,8 @@ def test_index_lists_them_and_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     edges, valid = planted()
     ids = [np.concatenate([a, b]) for a, b in zip(edges, valid, strict=True)]
     split = np.repeat([1, 2], [len(edges[0]), len(valid[0])]).astype(np.uint8)
-    names = Vocabulary.of([f"e{i}" for i in range(PLANTED)]), Vocabulary.of(["first", "second", "both"])
-    graph = KnowledgeGraph.of(*names, *ids, split)
+    names = Vocabulary.from_names([f"e{i}" for i in range(PLANTED)]), Vocabulary.from_names(["first", "second", "both"])
+    graph = KnowledgeGraph.from_edges(*names, *ids, split)
     model_folder.save(random_model(entities=PLANTED), tmp_path / "m", {"graph": graph.hash})
     choices = {"calibration": "softmax-count", "threshold": 0.9, "force": True, "progress": False}
     for asked, joins in ((None, True), ("half-links", False)):

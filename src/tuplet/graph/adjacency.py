@@ -289,7 +289,7 @@ class Adjacency:
         return Adjacency(view_ptr, entity[row_start], row_ptr, neighbour)
 
     @staticmethod
-    def of_directory(directory: Directory, entities: int) -> Adjacency:
+    def from_directory(directory: Directory, entities: int) -> Adjacency:
         """The adjacency in an opened directory: what is verified at opening is checked now, a relation when touched."""
         made = Adjacency(*(directory.arrays[name] for name in LAYOUT))
         if directory.sections is None:

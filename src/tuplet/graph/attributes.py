@@ -185,7 +185,7 @@ class ColumnContent(NamedTuple):
 class AttributeColumn:
     """The values of one family of an attribute, of entities or of the facts of a relation.
 
-    >>> ages = AttributeColumn.of("age", np.array([7, 3]), [31, 28])
+    >>> ages = AttributeColumn.from_values("age", np.array([7, 3]), [31, 28])
     >>> ages.values_of(7), ages.place(30), ages.kind
     ([31], 1, 'integer')
     """
@@ -197,7 +197,7 @@ class AttributeColumn:
     tags: tuple[str, ...] = ()  # the language tags of texts, the first one "": none
 
     @staticmethod
-    def of(
+    def from_values(
         name: str, keys: Ids, values: Sequence[Plain], relation: int = -1, languages: Sequence[str] | None = None
     ) -> AttributeColumn:
         """The column of values of one family, in any order; `languages` are the tags of texts."""
@@ -206,16 +206,16 @@ class AttributeColumn:
         tags = tuple(sorted({"", *(languages or ())}))
         codes = np.array([tags.index(tag) for tag in languages or [""] * len(values)], np.int16)
         content = in_order(np.asarray(keys), rank, stored, codes if len(tags) > 1 else None)
-        return AttributeColumn.of_content(name, kind, content, relation, tags if len(tags) > 1 else ())
+        return AttributeColumn.from_content(name, kind, content, relation, tags if len(tags) > 1 else ())
 
     @staticmethod
-    def of_content(
+    def from_content(
         name: str, kind: Kind, content: ColumnContent, relation: int = -1, tags: tuple[str, ...] = ()
     ) -> AttributeColumn:
         return AttributeColumn(name, kind, lambda: content, relation, tags)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AttributeColumn.of_content, (self.name, self.kind, self.content, self.relation, self.tags)
+        return AttributeColumn.from_content, (self.name, self.kind, self.content, self.relation, self.tags)
 
     @cached_property
     def content(self) -> ColumnContent:
@@ -268,7 +268,7 @@ class AttributeColumn:
         return "" if languages is None else self.tags[languages[row]]
 
     def only(self, rows: NDArray[np.bool_]) -> AttributeColumn:
-        return AttributeColumn.of_content(self.name, self.kind, self.content.take(rows), self.relation, self.tags)
+        return AttributeColumn.from_content(self.name, self.kind, self.content.take(rows), self.relation, self.tags)
 
     def range(self) -> tuple[Plain, Plain] | None:
         """The smallest and the largest value that some key has."""
@@ -355,7 +355,7 @@ NO_ATTRIBUTES = Attributes()
 class LabelColumns:
     """Entities by their further labels: texts of those attributes that say what a thing is called, in any language.
 
-    >>> column = AttributeColumn.of("alias", np.array([4, 7, 4]), ["Parigi", "Paris", "Paris"])
+    >>> column = AttributeColumn.from_values("alias", np.array([4, 7, 4]), ["Parigi", "Paris", "Paris"])
     >>> labels = LabelColumns(Attributes((column,)), ("alias",))
     >>> labels.find("Paris"), labels.find("paris"), labels.beginning("Par", 5)
     ([4, 7], [], [('Parigi', 4), ('Paris', 4), ('Paris', 7)])
@@ -596,7 +596,7 @@ def joined_texts(one: Strings, other: Strings) -> tuple[Strings, NDArray[np.int6
 
     It takes time by those of the other: a few texts are put among many.
 
-    >>> both, old, new = joined_texts(Strings.of(["a", "c"]), Strings.of(["b", "c"]))
+    >>> both, old, new = joined_texts(Strings.from_texts(["a", "c"]), Strings.from_texts(["b", "c"]))
     >>> both.texts(range(3)), old.tolist(), new.tolist()
     (['a', 'b', 'c'], [0, 2], [1, 2])
     """

@@ -64,7 +64,8 @@ Floats = NDArray[np.floating]
 class KnowledgeGraph:
     """Facts with names.
 
-    >>> graph = KnowledgeGraph.of(Vocabulary.of(["a", "b"]), Vocabulary.of(["knows"]), [0, 1], [0, 0], [1, 0], [1, 2])
+    >>> people, relations = Vocabulary.from_names(["a", "b"]), Vocabulary.from_names(["knows"])
+    >>> graph = KnowledgeGraph.from_edges(people, relations, [0, 1], [0, 0], [1, 0], [1, 2])
     >>> graph.adjacency.edges, graph.observed(["train"]).edges, [part.tolist() for part in graph.edges("valid")]
     (2, 1, [[1], [0], [0]])
     """
@@ -89,7 +90,7 @@ class KnowledgeGraph:
         return f"<KnowledgeGraph: {held}, {counted(self.adjacency.edges, 'edge')}>"
 
     @staticmethod
-    def of(
+    def from_edges(
         entities: Vocabulary,
         relations: Vocabulary,
         heads: Sequence[int] | NDArray[np.integer],
@@ -119,16 +120,16 @@ class KnowledgeGraph:
         """The graph of a directory, memory-mapped; the facts of a relation are checked when they are first read."""
         directory = open_directory(path, KIND)
         try:
-            return KnowledgeGraph._of_directory(directory)
+            return KnowledgeGraph._from_directory(directory)
         except (KeyError, ValueError) as error:
             raise CorruptStore(f"{Path(path)} is not a whole graph: {error}") from None
 
     @staticmethod
-    def _of_directory(directory: Directory) -> KnowledgeGraph:
+    def _from_directory(directory: Directory) -> KnowledgeGraph:
         arrays, notes = directory.arrays, directory.meta.get("notes", {})
         entities = Vocabulary.from_arrays(arrays, "entity_")
         relations = Vocabulary.from_arrays(arrays, "relation_")
-        adjacency = Adjacency.of_directory(directory, len(entities))
+        adjacency = Adjacency.from_directory(directory, len(entities))
         payload = (arrays["split"], arrays.get("weight"), directory.hash, directory.meta["counts"], notes)
         date, attributes = arrays.get("date"), attributes_of_directory(directory)
         graph = KnowledgeGraph(entities, relations, adjacency, *payload, date, attributes=attributes)
@@ -152,7 +153,7 @@ class KnowledgeGraph:
         weight = None if self.weight is None else self.weight[entry]
         date = None if self.date is None else self.date[entry]
         edges = (self.entities, self.relations, heads, relation, tails, split, weight)
-        return KnowledgeGraph.of(*edges, self.notes, date, self.attributes)
+        return KnowledgeGraph.from_edges(*edges, self.notes, date, self.attributes)
 
     def replaced(
         self,
@@ -182,7 +183,7 @@ class KnowledgeGraph:
         splits = np.concatenate([self.split[entry], np.asarray(split, dtype=np.uint8)])
         weight = None if self.weight is None else np.concatenate([self.weight[entry], truth])
         edges = (entities or self.entities, self.relations, heads, relation, tails, splits, weight)
-        return KnowledgeGraph.of(*edges, self.notes, date, self.attributes.among_facts(kept))
+        return KnowledgeGraph.from_edges(*edges, self.notes, date, self.attributes.among_facts(kept))
 
     def edited(
         self, states: EdgeStates, entities: Vocabulary | None = None, counts: dict[str, int] | None = None
@@ -424,7 +425,7 @@ def open_facts(folder: Path, graph: KnowledgeGraph) -> tuple[LayeredRows, str]:
     """The facts of a folder, memory-mapped, without what was edited since, and their content hash."""
     opened = open_directory(folder, FACT_ROWS)
     try:
-        adjacency = Adjacency.of_directory(opened, len(graph.entities))
+        adjacency = Adjacency.from_directory(opened, len(graph.entities))
     except (KeyError, ValueError) as error:
         raise CorruptStore(f"{folder} is not a whole list of facts: {error}") from None
     if adjacency.relations != len(graph.relations):
@@ -498,7 +499,7 @@ class AttributeWords:
         if not len(words.labels):
             return _column_of_names(LABEL_WORD, words)
         called = [words.label(i) or words.name(i) for i in range(len(words))]
-        return AttributeColumn.of(LABEL_WORD, np.arange(len(words)), called)
+        return AttributeColumn.from_values(LABEL_WORD, np.arange(len(words)), called)
 
     @cache  # noqa: B019 - lives as long as the graph
     def _dates(self, relation: int) -> AttributeColumn:
@@ -510,10 +511,10 @@ class AttributeWords:
         values, rank = np.unique(date[dated] * _MICROSECONDS, return_inverse=True)
         whole = bool((values % (86_400 * _MICROSECONDS) == 0).all())
         content = in_order(keys, rank.astype(np.int32), values)
-        return AttributeColumn.of_content(DATE_WORD, "date" if whole else "time", content, relation)
+        return AttributeColumn.from_content(DATE_WORD, "date" if whole else "time", content, relation)
 
 
 def _column_of_names(word: str, words: Vocabulary) -> AttributeColumn:
-    ordered = Strings.of(words.strings.texts(words.strings.order))
+    ordered = Strings.from_texts(words.strings.texts(words.strings.order))
     content = ColumnContent(Ranked(np.arange(len(words)), words.sort_rank), ordered)
-    return AttributeColumn.of_content(word, "text", content)
+    return AttributeColumn.from_content(word, "text", content)

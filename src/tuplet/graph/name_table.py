@@ -44,7 +44,7 @@ class NameTable:
         self._count = 0
 
     @staticmethod
-    def of(strings: Strings) -> NameTable:
+    def from_strings(strings: Strings) -> NameTable:
         """The table of distinct names, numbered as they stand."""
         table = NameTable()
         table._blob, table._offsets = _grown(strings.blob, 0), _grown(strings.offsets, 0)

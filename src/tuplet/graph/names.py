@@ -42,7 +42,7 @@ class Strings:
         return f"<Strings: {len(self):,} of {len(self.blob):,} bytes>"
 
     @staticmethod
-    def of(strings: Sequence[str]) -> Strings:
+    def from_texts(strings: Sequence[str]) -> Strings:
         """The strings in the given order."""
         try:
             encoded = [text.encode() for text in strings]
@@ -187,7 +187,7 @@ class Aliases(Protocol):
 class Vocabulary:
     """Names by id and ids by name; labels where known.
 
-    >>> v = Vocabulary.of(["b", "a"], labels=["Bee", ""])
+    >>> v = Vocabulary.from_names(["b", "a"], labels=["Bee", ""])
     >>> v, list(v), "a" in v
     (<Vocabulary: 2 names: 'b', 'a'>, ['b', 'a'], True)
     >>> len(v), v.name(0), v.find("a"), v.find("c"), v.label(0), v.find_label("Bee"), v.suggest("bee")
@@ -222,7 +222,7 @@ class Vocabulary:
     def extended(self, names: Sequence[str]) -> Vocabulary:
         """The vocabulary with more names behind those that are there, which are not copied.
 
-        >>> v = Vocabulary.of(["b", "d"], labels=["Bee", ""]).extended(["c"]).extended(["a"])
+        >>> v = Vocabulary.from_names(["b", "d"], labels=["Bee", ""]).extended(["c"]).extended(["a"])
         >>> list(v), v.find("a"), v.find("d"), v.label(0), v.label(3), v.sort_rank.tolist()
         (['b', 'd', 'c', 'a'], 3, 1, 'Bee', '', [1, 3, 2, 0])
         >>> list(v.flat), v.flat.more is None, v.flat.label(0)
@@ -230,7 +230,7 @@ class Vocabulary:
         """
         if not names:
             return self
-        return Vocabulary(self.strings, self.labels, Vocabulary.of([*(self.more or ()), *names]), self.aliases)
+        return Vocabulary(self.strings, self.labels, Vocabulary.from_names([*(self.more or ()), *names]), self.aliases)
 
     @property
     def flat(self) -> Vocabulary:
@@ -247,9 +247,9 @@ class Vocabulary:
         return Vocabulary(Strings(blob, offsets, order), labels, aliases=self.aliases)
 
     @staticmethod
-    def of(names: Sequence[str], labels: Sequence[str] | None = None) -> Vocabulary:
+    def from_names(names: Sequence[str], labels: Sequence[str] | None = None) -> Vocabulary:
         """The vocabulary whose ids are positions in `names`, which must be distinct and not empty."""
-        strings = Strings.of(names)
+        strings = Strings.from_texts(names)
         if len(strings.order) < len(strings):
             raise BadInput(f"name number {next(i for i, name in enumerate(names) if not name) + 1} is empty")
         ordered = strings.texts(strings.order)
@@ -258,7 +258,7 @@ class Vocabulary:
                 raise BadInput(f"the name {one!r} is listed twice")
         if labels is not None and len(labels) != len(names):
             raise BadInput(f"{len(labels)} labels for {len(names)} names")
-        return Vocabulary(strings, Strings.of(labels if labels is not None and any(labels) else []))
+        return Vocabulary(strings, Strings.from_texts(labels if labels is not None and any(labels) else []))
 
     def check(self, prefix: str) -> None:
         """Refuse arrays that do not fit together with a ValueError."""
@@ -354,7 +354,7 @@ class Vocabulary:
     def suggest(self, text: str, most: int = 3) -> list[str]:
         """The names and labels nearest to `text`, best first; also by the last part of names like `/film/genre`.
 
-        >>> Vocabulary.of(["/film/film/genre", "/people/person/gender"]).suggest("gendre")
+        >>> Vocabulary.from_names(["/film/film/genre", "/people/person/gender"]).suggest("gendre")
         ['/film/film/genre', '/people/person/gender']
         """
         folded = text.casefold()
@@ -407,7 +407,7 @@ _SEARCHED = 1 << 26  # bytes of names that are searched inside; beyond that only
 class Finder:
     """The entities or relations whose name or label begins with, or contains, a text; well under a millisecond.
 
-    >>> finder = Finder(Vocabulary.of(["q1", "q2"], labels=["New York", "York"]))
+    >>> finder = Finder(Vocabulary.from_names(["q1", "q2"], labels=["New York", "York"]))
     >>> finder.find("york"), finder.find("new"), finder.find("q", most=1)
     ([1, 0], [0], [0])
     """

@@ -44,7 +44,7 @@ class NewestHoldOut:
         return {"newest": self.facts, "from": first, "to": last, "days": round(self.length / 86_400, 1), **several}
 
     @staticmethod
-    def of(graph: KnowledgeGraph) -> NewestHoldOut | None:
+    def from_graph(graph: KnowledgeGraph) -> NewestHoldOut | None:
         """That of a graph whose valid split is its newest facts; None where it is another."""
         note = graph.notes.get(_NOTE)
         return None if note is None else NewestHoldOut(**note)
@@ -96,7 +96,7 @@ def as_of(graph: KnowledgeGraph, number: int) -> KnowledgeGraph:
 
     After the last window, that is now, nothing is held out.
     """
-    hold_out = NewestHoldOut.of(graph)
+    hold_out = NewestHoldOut.from_graph(graph)
     assert hold_out is not None
     assert graph.date is not None
     heads, relation, tails, entry = graph.adjacency.triples()
@@ -109,7 +109,7 @@ def as_of(graph: KnowledgeGraph, number: int) -> KnowledgeGraph:
     note = asdict(NewestHoldOut(begins[number], min(begins[number + 1], hold_out.until), facts))
     edges = heads[there], relation[there], tails[there]
     notes = graph.notes | {_NOTE: note}
-    return KnowledgeGraph.of(graph.entities, graph.relations, *edges, split, None, notes, date[there])
+    return KnowledgeGraph.from_edges(graph.entities, graph.relations, *edges, split, None, notes, date[there])
 
 
 def _between_known(graph: KnowledgeGraph) -> int:

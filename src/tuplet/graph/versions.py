@@ -68,7 +68,7 @@ class EdgeStates(NamedTuple):
         return EdgeStates(*(np.zeros(0, dtype=dtype) for dtype in _TYPES.values()))
 
     @staticmethod
-    def of(**columns: NDArray[Any]) -> EdgeStates:
+    def from_columns(**columns: NDArray[Any]) -> EdgeStates:
         """States in any order, of distinct edges."""
         states = EdgeStates(**{name: np.asarray(columns[name], dtype=dtype) for name, dtype in _TYPES.items()})
         return states.take(np.lexsort((states.key, states.relation)))
@@ -159,7 +159,7 @@ class StoredValue(NamedTuple):
     tag: str = ""
 
     @staticmethod
-    def of(value: Plain, tag: str = "") -> StoredValue:
+    def from_plain(value: Plain, tag: str = "") -> StoredValue:
         return StoredValue(kind_of(value), comparable(value), tag)
 
     @property
@@ -197,7 +197,7 @@ class AttributeStates:
         return np.frombuffer(json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogatepass"), dtype=np.uint8)
 
     @staticmethod
-    def of_array(data: NDArray[np.uint8]) -> AttributeStates:
+    def from_array(data: NDArray[np.uint8]) -> AttributeStates:
         rows = json.loads(data.tobytes())
         return AttributeStates({Subject(*row[:3]): tuple(StoredValue(*value) for value in row[3]) for row in rows})
 

@@ -260,7 +260,7 @@ def slim(answers: Answers) -> Answers:
             heads=number(found.heads),
             tails=number(found.tails),
         ),
-        graph=KnowledgeGraph.of(
+        graph=KnowledgeGraph.from_edges(
             _part(answers.graph.entities, used),
             _part(answers.graph.relations, relations),
             *(empty, empty, empty),
@@ -275,7 +275,7 @@ def slim(answers: Answers) -> Answers:
 
 
 def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:
-    return Vocabulary.of(words.names(ids), [words.label(int(i)) for i in ids])
+    return Vocabulary.from_names(words.names(ids), [words.label(int(i)) for i in ids])
 
 
 FORMATS = ("table", "json", "csv", "parquet")

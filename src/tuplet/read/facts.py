@@ -344,7 +344,7 @@ def _vocabulary(found: pa.Array, listed: NameList | None, known: NameList) -> tu
     # A list without a label does not hide the label that a label file has.
     label_of = known.labels | {name: text for name, text in (listed.labels if listed else {}).items() if text}
     labels = [label_of.get(name, "") for name in everything.to_pylist()] if any(label_of.values()) else []
-    texts = _strings(pa.array(labels, pa.large_string())) if any(labels) else Strings.of([])
+    texts = _strings(pa.array(labels, pa.large_string())) if any(labels) else Strings.from_texts([])
     return Vocabulary(strings, texts), ids, unlisted
 
 
@@ -550,7 +550,7 @@ def _columns(
     for (relation, rows), rank in zip(parts, ranks, strict=True):
         spoken = tag_of[rows["language"]] if tags and "language" in rows else None
         content = in_order(rows["key"], rank, values, spoken)
-        yield AttributeColumn.of_content(name, kind, content, relation, tags)
+        yield AttributeColumn.from_content(name, kind, content, relation, tags)
 
 
 def _flat(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64] | None]:

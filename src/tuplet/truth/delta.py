@@ -98,7 +98,7 @@ class Delta:
 
     def arrays(self) -> dict[str, Any]:
         """Everything as arrays."""
-        names = Strings.of(self.names)
+        names = Strings.from_texts(self.names)
         arrays = {"name_blob": names.blob, "name_offsets": names.offsets, **self.states.arrays()}
         if self.counts is not None:
             arrays["counts"] = np.frombuffer(json.dumps(self.counts).encode(), dtype=np.uint8)
@@ -112,7 +112,7 @@ class Delta:
         names = Strings(arrays["name_blob"], arrays["name_offsets"], np.zeros(0, dtype=np.int32))
         states = EdgeStates(**{name: arrays[name] for name in EdgeStates._fields})
         counts = json.loads(arrays["counts"].tobytes()) if "counts" in arrays else None
-        attributes = AttributeStates.of_array(arrays["attributes"]) if "attributes" in arrays else AttributeStates()
+        attributes = AttributeStates.from_array(arrays["attributes"]) if "attributes" in arrays else AttributeStates()
         return Delta(states, tuple(names.texts(range(len(names)))), counts, attributes)
 
     @staticmethod

@@ -141,7 +141,7 @@ def with_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resol
     given: dict[Subject, list[StoredValue]] = {}
     for value in values:
         assert value.value is not None
-        given.setdefault(resolver.subject(value), []).append(StoredValue.of(value.value, value.tag))
+        given.setdefault(resolver.subject(value), []).append(StoredValue.from_plain(value.value, value.tag))
     states, added, removed = {}, 0, 0
     for subject, new in given.items():
         old = values_now(graph.attributes, subject)
@@ -165,7 +165,7 @@ def without_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Re
         if value.value is None:
             now: tuple[StoredValue, ...] = ()
         else:
-            gone = StoredValue.of(value.value, value.tag)
+            gone = StoredValue.from_plain(value.value, value.tag)
             # without a tag the text is meant in any language
             now = tuple(v for v in old if v.same[:2] != gone.same[:2] or (gone.tag and v.tag != gone.tag))
         removed, not_found = removed + len(old) - len(now), not_found + (len(old) == len(now))
@@ -348,7 +348,7 @@ def states_of(
             return np.full(len(entry), otherwise)
         return np.where(there, column[entry], otherwise)
 
-    return EdgeStates.of(
+    return EdgeStates.from_columns(
         relation=relation,
         heads=heads,
         tails=tails,
@@ -453,9 +453,9 @@ def _found(vocabulary: Vocabulary, names: list[str]) -> NDArray[np.int64]:
         except UnicodeEncodeError:
             pass  # one of them is no name at all; who it is comes out one by one
         else:
-            ids = NameTable.of(vocabulary.strings).find(wanted).astype(np.int64)
+            ids = NameTable.from_strings(vocabulary.strings).find(wanted).astype(np.int64)
             if vocabulary.more is not None:
-                later = NameTable.of(vocabulary.more.strings).find(wanted)
+                later = NameTable.from_strings(vocabulary.more.strings).find(wanted)
                 ids = np.where((ids < 0) & (later >= 0), len(vocabulary.strings) + later, ids)
             return ids
     return np.array([vocabulary.find(name) for name in names], dtype=np.int64)

@@ -204,7 +204,10 @@ class GivenTable:
 
 def _batches(path: Path, graph: KnowledgeGraph) -> Iterator[dict[str, NDArray[Any]]]:
     """Ids, truth and perhaps source of the rows, some at a time."""
-    entities, relations = NameTable.of(graph.entities.strings), NameTable.of(graph.relations.strings)
+    entities, relations = (
+        NameTable.from_strings(graph.entities.strings),
+        NameTable.from_strings(graph.relations.strings),
+    )
     tables = {
         "head": (entities, graph.entities),
         "relation": (relations, graph.relations),

@@ -402,7 +402,7 @@ class TruthTable:
         arrays, meta = directory.arrays, directory.meta
         try:
             entities = int(meta["entities"])
-            adjacency = Adjacency.of_directory(directory, entities)
+            adjacency = Adjacency.from_directory(directory, entities)
             table = TruthTable._of_arrays(arrays, adjacency, entities, float(meta["threshold"]))
             _check(table)
         except (KeyError, TypeError, ValueError) as error:

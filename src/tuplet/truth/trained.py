@@ -478,7 +478,7 @@ def train_again(run: ModelRun, models: Sequence[Path], folder: Path) -> list[lis
 
     One that reads its scores off the facts is the same at any time.
     """
-    newest, found = NewestHoldOut.of(run.graph), list[list[Path]]()
+    newest, found = NewestHoldOut.from_graph(run.graph), list[list[Path]]()
     for number in range(1, 1 + (newest.windows if newest else 0)):
         edges, places = TrainingEdges.from_graph(as_of(run.graph, number)), list[Path]()
         for model in models:

@@ -154,7 +154,7 @@ class NeuralIndex:
     deadline: Deadline = NO_DEADLINE
 
     @staticmethod
-    def of(path: str, source: Source, table: TensorTable, deadline: Deadline = NO_DEADLINE) -> NeuralIndex:
+    def from_folder(path: str, source: Source, table: TensorTable, deadline: Deadline = NO_DEADLINE) -> NeuralIndex:
         """The index by the model in a folder, for queries on a truth table."""
         if not path:
             raise BadInput("index=neural needs a query model: option model=FOLDER (tuplet train --model lmpnn)")

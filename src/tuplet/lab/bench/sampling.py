@@ -79,7 +79,7 @@ class Sampler:
     rules: Rules
 
     @staticmethod
-    def of(graph: KnowledgeGraph, known: Sequence[str], target: Sequence[str], rules: Rules) -> Sampler:
+    def from_graph(graph: KnowledgeGraph, known: Sequence[str], target: Sequence[str], rules: Rules) -> Sampler:
         shared = set(known) & set(target)
         if shared:
             raise BadInput(f"split {sorted(shared)[0]!r} cannot be known and target at once")
@@ -409,7 +409,7 @@ def sample(
         for s in resolved
         for stratum in (range(1, largest_stratum(s.clauses) + 1) if balance else [None])
     ]
-    sampler = Sampler.of(graph, known, target, rules)
+    sampler = Sampler.from_graph(graph, known, target, rules)
     with tempfile.TemporaryDirectory() as folder, worker_pool(workers, executor) as pool:
         if pool is not None:
             graph.save(Path(folder) / "graph")
@@ -462,4 +462,4 @@ def _sample_remotely(setting: _Setting, task: tuple[QueryShape, int | None, int,
 
 @cache
 def _open_sampler(path: str, known: tuple[str, ...], target: tuple[str, ...], rules: Rules) -> Sampler:
-    return Sampler.of(KnowledgeGraph.open(path), known, target, rules)
+    return Sampler.from_graph(KnowledgeGraph.open(path), known, target, rules)

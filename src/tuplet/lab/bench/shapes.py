@@ -67,7 +67,7 @@ class Symbol(str):
         return self
 
     @staticmethod
-    def of(role: Role, number: int) -> Symbol:
+    def from_role(role: Role, number: int) -> Symbol:
         return Symbol(f"{role.value}{number}")
 
 
@@ -200,7 +200,7 @@ def shape(name: str) -> QueryShape:
 def numbered_edges(edges: Iterable[tuple[str, str, bool]]) -> tuple[AbstractEdge, ...]:
     """Edges (head, tail, negated) with relations r1, r2, … of their own."""
     return tuple(
-        AbstractEdge(Symbol.of(Role.RELATION, number), Symbol(head), Symbol(tail), negated)
+        AbstractEdge(Symbol.from_role(Role.RELATION, number), Symbol(head), Symbol(tail), negated)
         for number, (head, tail, negated) in enumerate(edges, start=1)
     )
 
@@ -255,12 +255,12 @@ def parse_formula(formula: str) -> AbstractClauses:
 AbstractEdge(relation='r3', head='s3', tail='f1', negated=True))
     """
     query = parse_efok(formula, {symbol: symbol for symbol in re.findall(r"\b[rs]\d*\b", formula)})
-    written: dict[Term, Symbol] = {v: Symbol.of(Role.FREE, i) for i, v in enumerate(query.free, start=1)}
+    written: dict[Term, Symbol] = {v: Symbol.from_role(Role.FREE, i) for i, v in enumerate(query.free, start=1)}
 
     def term(t: Term) -> Symbol:
         if isinstance(t, Constant):
             return Symbol(t.name.text)
-        return written.setdefault(t, Symbol.of(Role.EXISTS, len(written) - len(query.free) + 1))
+        return written.setdefault(t, Symbol.from_role(Role.EXISTS, len(written) - len(query.free) + 1))
 
     def edge(literal: object) -> AbstractEdge:
         atom = literal.body if isinstance(literal, Not) else literal

@@ -82,7 +82,7 @@ def calibrate(
     reason = missing(graph, scored.heads, scored.relation, scored.tails)
     if reason:
         raise BadInput(reason)
-    sizes, newest = graph.split_edges, NewestHoldOut.of(graph)
+    sizes, newest = graph.split_edges, NewestHoldOut.from_graph(graph)
     if newest is None:
         trials = [_scored_trial(graph, scored, device)]
     else:
@@ -167,7 +167,7 @@ def known_edges(
     edges = graph.edges(*splits)
     known = with_rules(len(graph.entities), len(graph.relations), edges, device)
     if (date := _dates(graph, splits)) is not None:
-        now, unit = _now(NewestHoldOut.of(graph), date, "valid" in splits)
+        now, unit = _now(NewestHoldOut.from_graph(graph), date, "valid" in splits)
         known = known.dated([_ids(side, device) for side in edges], torch.from_numpy(date).to(device), now, unit)
     return known
 
