@@ -33,7 +33,7 @@ import tuplet
 from tuplet.cli.demo import hidden
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lang.print import written
+from tuplet.lang.print import write_name
 from tuplet.predict.base import LinkPredictor, row_scores
 from tuplet.predict.model_folder import load
 from tuplet.query.source import Source
@@ -56,7 +56,7 @@ class Step:
     def atom(self, graph: KnowledgeGraph, near: str, far: str) -> str:
         """As it is written in a query."""
         ends = (far, near) if self.inverse else (near, far)
-        return f"{written(graph.relations.name(self.relation))}({ends[0]}, {ends[1]})"
+        return f"{write_name(graph.relations.name(self.relation))}({ends[0]}, {ends[1]})"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Asked:
 
     def query(self, graph: KnowledgeGraph) -> str:
         """The question as the tool takes it."""
-        first, *more = [written(graph.entities.name(entity)) for entity in self.named]
+        first, *more = [write_name(graph.entities.name(entity)) for entity in self.named]
         one = self.steps[0]
         if self.form in ("tail", "head"):
             return f"?x : {one.atom(graph, first, '?x')}"

@@ -13,7 +13,7 @@ from tuplet.cli.command_parser import echo
 from tuplet.errors import TupletError
 from tuplet.lang.ast import Atom, Name, Not
 from tuplet.lang.parse import parse
-from tuplet.lang.print import bare
+from tuplet.lang.print import write_word
 from tuplet.lang.rewrite import clauses
 from tuplet.progress import printable
 from tuplet.query.bind import merged
@@ -110,4 +110,4 @@ def _term(term: str) -> str:
 
 
 def _named(name: str) -> str:
-    return printable(bare(Name(name)))
+    return printable(write_word(Name(name)))

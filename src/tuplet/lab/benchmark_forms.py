@@ -62,7 +62,7 @@ class _Efok(Reader):
     def query(self) -> Query:
         body, _ = self.formula()
         if self.token.kind != "end":
-            self.fail(f"expected '&', '|' or the end of the query, found {self.found()}")
+            self.fail(f"expected '&', '|' or the end of the query, found {self.next_word()}")
         if not self.free:
             self.fail("the query has no free variable (f, or f1, f2, …)", self.tokens[0])
         return Query(tuple(sorted(self.free, key=lambda v: (int(v.name[1:] or 0), v.name))), body)
@@ -103,7 +103,7 @@ class _Efok(Reader):
     def atom(self) -> Formula:
         token = self.token
         if token.kind != "word":
-            self.fail(f"expected an atom such as r1(s1,f1), found {self.found()}")
+            self.fail(f"expected an atom such as r1(s1,f1), found {self.next_word()}")
         self.advance()
         self.expect("(", f"after {token.text!r}")
         head = self.term()
@@ -121,7 +121,7 @@ class _Efok(Reader):
     def term(self) -> Term:
         token = self.token
         if token.kind != "word" or not re.fullmatch(r"[sefu]?\d{0,18}", token.text, re.ASCII):
-            self.fail(f"expected a term such as s1, e1, f1 or a number, found {self.found()}")
+            self.fail(f"expected a term such as s1, e1, f1 or a number, found {self.next_word()}")
         self.advance()
         match token.text[0]:
             case "f":
@@ -186,7 +186,7 @@ class _Betae(Reader):
     def query(self) -> Query:
         tree = self.node()
         if self.token.kind != "end":
-            self.fail(f"expected the end of the query, found {self.found()}")
+            self.fail(f"expected the end of the query, found {self.next_word()}")
         self.count = 0
         answer = Free("f")
         body = self.meaning(tree, answer)
@@ -201,7 +201,7 @@ class _Betae(Reader):
             while not self.accept(")"):
                 items.append(self.node())
                 if not self.accept(",") and self.token.text != ")":
-                    self.fail(f"expected ',' or ')', found {self.found()}")
+                    self.fail(f"expected ',' or ')', found {self.next_word()}")
             self.depth -= 1
             return items, start
         sign = -1 if self.accept("-") else 1

@@ -56,7 +56,7 @@ from tuplet.lang.ast import (
     Value,
     terms,
 )
-from tuplet.lang.cypher_patterns import SUPPORTED, Parameters, Part, PatternReader, Relationship, in_order, joined
+from tuplet.lang.cypher_patterns import SUPPORTED, Parameters, Part, PatternReader, Relationship, in_order, join
 from tuplet.lang.reader import MAX_DIGITS, Token, is_number
 from tuplet.lang.rewrite import FALSE, TRUE, conjunction, disjunction, negation, rename
 
@@ -96,7 +96,7 @@ class ConditionReader(PatternReader):
             formula = disjunction([one, two])
         return formula
 
-    def made_inside(self) -> int:
+    def count_inside(self) -> int:
         return self.fresh
 
     def refuse_negation(self, start: Token) -> NoReturn:
@@ -152,7 +152,7 @@ class ConditionReader(PatternReader):
         """A path as a condition."""
         parts: list[Part] = []
         self.path(parts, new=False)
-        return joined([parts])
+        return join([parts])
 
     def exists(self) -> Formula:
         self.advance()
@@ -174,7 +174,7 @@ class ConditionReader(PatternReader):
         if self.accept("WHERE"):
             parts.append(self.expression())
         self.expect("}", "after EXISTS { …")
-        return joined([parts])
+        return join([parts])
 
     def comparisons(self, left: Side, token: Token) -> Formula:
         """What follows the left side of a comparison."""
@@ -191,7 +191,7 @@ class ConditionReader(PatternReader):
         if formulas:
             return conjunction(formulas)
         if self.accept("IN"):
-            return self.listed(left, token)
+            return self.read_list(left, token)
         if self.accept("IS"):
             absent = not self.accept("NOT")
             if not self.accept("NULL"):
@@ -241,7 +241,7 @@ class ConditionReader(PatternReader):
         assert isinstance(one, Value | Attribute | Exists)
         assert isinstance(other, Value | Attribute | Exists)
         if isinstance(one, Value) and isinstance(other, Value):
-            return self.settled(operator, one, other, sign)
+            return self.settle(operator, one, other, sign)
         if operator == "matches":
             other = self.whole(other, sign)
         return Compare(operator, one, other)
@@ -261,7 +261,7 @@ class ConditionReader(PatternReader):
                 return Same(node, Constant(self.entity(right)))
         return None
 
-    def settled(self, operator: Operator, left: Value, right: Value, sign: Token) -> Formula:
+    def settle(self, operator: Operator, left: Value, right: Value, sign: Token) -> Formula:
         """A comparison of two values."""
         a, b = left.value, right.value
         if operator in ("=", "!="):
@@ -286,7 +286,7 @@ class ConditionReader(PatternReader):
         start = flags.group() if flags else ""
         return replace(pattern, value=f"{start}^(?:{pattern.value[len(start) :]})$")
 
-    def listed(self, left: Side, token: Token) -> Formula:
+    def read_list(self, left: Side, token: Token) -> Formula:
         place = self.token
         right = self.side()
         if isinstance(right, Attribute) and isinstance(left, Value):
@@ -342,7 +342,7 @@ class ConditionReader(PatternReader):
     def attribute(self, name: str, token: Token) -> Attribute:
         """`name.property`, after the dot."""
         of = self.variable(name, token)
-        key = self.named("a property")
+        key = self.read_name("a property")
         if self.at("."):
             self.refuse("properties of properties are not supported")
         if self.at("["):
@@ -465,19 +465,19 @@ class CypherParser(ConditionReader):
                 patterns[-1].append(self.expression())
         if not self.accept("RETURN"):
             self.unexpected("RETURN", ("WHERE", "RETURN", "MATCH", "AND", "OR"))
-        shown = self.shown()
+        shown = self.read_shown()
         order = self.order(shown)
-        offset = self.amount("SKIP") or 0
-        limit = self.amount("LIMIT")
+        offset = self.read_amount("SKIP") or 0
+        limit = self.read_amount("LIMIT")
         patterns[0] = [*self.bare(patterns), *patterns[0]]
         patterns[-1] += shown.conditions
         if shown.count and not shown.distinct:
             self.count_types(patterns, shown)
-        body = joined(patterns)
+        body = join(patterns)
         if body is FALSE:  # said of a node, so that it is a condition like any other
             node = Exists(next(iter(shown.free)))
             body = in_order(conjunction([*without_conditions(patterns), Different(node, node)]))
-        return self.finished(body, shown, order, offset, limit)
+        return self.make_query(body, shown, order, offset, limit)
 
     def bare(self, patterns: list[list[Part]]) -> list[Part]:
         """That the nodes of which no pattern says anything are nodes: they have a label."""
@@ -493,13 +493,13 @@ class CypherParser(ConditionReader):
         place = self.matched[node.name]
         return Atom(Name(TYPE, "name", place.position, len(place.text)), node, Exists(self.new_name()))
 
-    def amount(self, word: str) -> int | None:
+    def read_amount(self, word: str) -> int | None:
         """`SKIP number` or `LIMIT number`."""
         if not self.accept(word):
             return None
         token = self.token
         if not self.starts_value():
-            self.fail(f"{word} takes a whole number or a parameter, found {self.found()}")
+            self.fail(f"{word} takes a whole number or a parameter, found {self.next_word()}")
         value = self.value()
         number = getattr(value, "value", None)
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
@@ -512,7 +512,7 @@ class CypherParser(ConditionReader):
 
     # --- RETURN -------------------------------------------------------------------------------------------------------
 
-    def shown(self) -> Shown:
+    def read_shown(self) -> Shown:
         shown = Shown(distinct=self.accept("DISTINCT"))
         if self.at("*"):
             token = self.advance()
@@ -539,19 +539,19 @@ class CypherParser(ConditionReader):
             self.refuse("RETURN takes variables, their properties, type(), id() and count(), no other expressions")
         else:
             what = self.side()
-            self.ended(start)
+            self.refuse_rest(start)
             name = self.alias(start)
             self.show(name, what, shown, token)
         if shown.count and (shown.columns or counted):
             self.refuse("counts by group are not supported; return count(…) alone, or the rows", token)
 
-    def ended(self, start: int) -> None:
+    def refuse_rest(self, start: int) -> None:
         """Refuse an expression that goes on after what was read from `start`."""
         after = self.token
         if after.kind == "sign" and after.text not in (",", ";", "}"):
             if after.text == ":":
                 self.refuse("conditions are no values here; write them in WHERE", self.tokens[start])
-            self.refuse(f"{self.found()} is not supported in RETURN; return the properties and compute with them")
+            self.refuse(f"{self.next_word()} is not supported in RETURN; return the properties and compute with them")
         if self.at("IS", "IN", "CONTAINS"):
             self.refuse("conditions are no values here; write them in WHERE", self.tokens[start])
 
@@ -619,7 +619,7 @@ class CypherParser(ConditionReader):
             elif not isinstance(what, Exists | Relationship):
                 self.refuse("count() takes *, a variable or a property", token)
         self.expect(")", f"after {function.text}(…")
-        self.ended(start)
+        self.refuse_rest(start)
         shown.free.update(every)
         shown.count = self.alias(start)
 
@@ -673,7 +673,7 @@ class CypherParser(ConditionReader):
 
     # --- the query ----------------------------------------------------------------------------------------------------
 
-    def finished(self, body: Formula, shown: Shown, order: list[Order], offset: int, limit: int | None) -> Query:
+    def make_query(self, body: Formula, shown: Shown, order: list[Order], offset: int, limit: int | None) -> Query:
         """The query, its variables free where RETURN needs them."""
         free = tuple(Free(name) for name in shown.free)
         renamed: dict[Term, Term] = {Exists(variable.name): variable for variable in free}
@@ -691,7 +691,7 @@ def without_conditions(patterns: list[list[Part]]) -> Iterator[Formula]:
     for part in (part for parts in patterns for part in parts):
         if isinstance(part, Relationship):
             part.filtered = False
-            yield from (disjunction([*part.facts()]), *part.typed())
+            yield from (disjunction([*part.facts()]), *part.state_type())
         elif binding(part):
             yield part
 

@@ -83,15 +83,15 @@ class Relationship:
         """The names of its nodes, in its direction."""
         return (self.right.name, self.left.name) if self.direction == "<" else (self.left.name, self.right.name)
 
-    def stated(self, fact: Atom) -> list[Formula]:
+    def state(self, fact: Atom) -> list[Formula]:
         """That it is this fact, with the properties in its brackets."""
         return [fact, *(Compare("=", Attribute(fact, name), value) for name, value in self.properties)]
 
-    def known(self, fact: Atom) -> Atom:
+    def resolve(self, fact: Atom) -> Atom:
         """The fact with its relation, where only one is possible."""
         return replace(fact, relation=self.types[0]) if len(self.types) == 1 else fact
 
-    def typed(self) -> list[Formula]:
+    def state_type(self) -> list[Formula]:
         """What the relation is if it is a variable: one of its types, or a link between nodes."""
         relation = Constant(self.variable)
         if not self.open:
@@ -106,7 +106,7 @@ class Relationship:
 Part: TypeAlias = Formula | Relationship
 
 
-def joined(patterns: list[list[Part]]) -> Formula:
+def join(patterns: list[list[Part]]) -> Formula:
     """What the parts of all patterns say together: relationships are facts, in one pattern no two are the same one."""
     pairs: list[tuple[Relationship, Relationship]] = []
     relationships: list[Relationship] = []
@@ -135,9 +135,10 @@ def joined(patterns: list[list[Part]]) -> Formula:
             if not isinstance(part, Relationship):
                 said.append(rename(part, facts_of) if facts_of else part)
                 continue
-            said += part.stated(choice[part.name]) if part.name in choice else [disjunction([*facts[part.name]])]
-            said += part.typed()
-        said.append(apart([(one.known(choice[one.name]), other.known(choice[other.name])) for one, other in pairs]))
+            said += part.state(choice[part.name]) if part.name in choice else [disjunction([*facts[part.name]])]
+            said += part.state_type()
+        same = [(one.resolve(choice[one.name]), other.resolve(choice[other.name])) for one, other in pairs]
+        said.append(differ(same))
         formulas.append(in_order(conjunction(said)))
     return disjunction(formulas)
 
@@ -192,12 +193,12 @@ def _named_apart(a: Term, b: Term) -> bool:
     return both and "variable" not in (a.name.kind, b.name.kind)  # type: ignore[union-attr]
 
 
-def apart(pairs: list[tuple[Atom, Atom]]) -> Formula:
+def differ(pairs: list[tuple[Atom, Atom]]) -> Formula:
     """That no two facts are the same one, as alternatives that exclude each other and as few as will do.
 
     >>> r, (x, y, z) = Name("r"), map(Exists, "xyz")
     >>> one, other, third = Atom(r, x, y), Atom(r, z, y), Atom(Name("s"), x, y)
-    >>> apart([(one, other), (one, third)])
+    >>> differ([(one, other), (one, third)])
     Different(left=Exists(name='x'), right=Exists(name='z'))
     """
     cases = [Case()]
@@ -310,7 +311,7 @@ class PatternReader(ExpressionReader):
         if word in UNSUPPORTED:
             self.refuse(f"{_FULL.get(word, word)} is not supported; {UNSUPPORTED[word]}")
         advice = hint(word, near) if word and word not in near else ""
-        self.fail(f"expected {expected}, found {self.found()}{advice}")
+        self.fail(f"expected {expected}, found {self.next_word()}{advice}")
 
     # --- names and values ---------------------------------------------------------------------------------------------
 
@@ -321,11 +322,11 @@ class PatternReader(ExpressionReader):
             self.index += 1
             return token._replace(text=token.text[1:-1].replace("``", "`"))
         if token.kind != "word":
-            self.fail(f"expected {what}, found {self.found()}")
+            self.fail(f"expected {what}, found {self.next_word()}")
         self.index += 1
         return token
 
-    def named(self, what: str) -> Name:
+    def read_name(self, what: str) -> Name:
         """Read the name of something in the graph."""
         place = self.token
         token = self.identifier(what)
@@ -485,7 +486,7 @@ class PatternReader(ExpressionReader):
         self.advance()
         while True:
             place = self.token
-            label = self.named("a label")
+            label = self.read_name("a label")
             relation = Name(TYPE, "name", place.position, len(place.text))
             found[-1].append(Atom(relation, node, Constant(label)))
             if self.accept("|"):
@@ -558,10 +559,10 @@ class PatternReader(ExpressionReader):
         return name
 
     def types(self) -> tuple[Name, ...]:
-        found = [self.named("a type")]
+        found = [self.read_name("a type")]
         while self.accept("|"):
             self.accept(":")
-            found.append(self.named("a type"))
+            found.append(self.read_name("a type"))
         return tuple(found if len(found) == 1 else dict.fromkeys(found))
 
     def steps(self) -> int:
@@ -582,7 +583,7 @@ class PatternReader(ExpressionReader):
         if token.kind != "number":
             return None
         if not token.text.isdigit():
-            self.fail(f"expected a whole number of relationships, found {self.found()}")
+            self.fail(f"expected a whole number of relationships, found {self.next_word()}")
         self.advance()
         return int(token.text)
 
@@ -594,7 +595,7 @@ class PatternReader(ExpressionReader):
         while not self.accept("}"):
             if found:
                 self.expect(",", "or '}' after a property")
-            key = self.named("a property")
+            key = self.read_name("a property")
             self.expect(":", "after a property")
             token = self.token
             if not self.starts_value():

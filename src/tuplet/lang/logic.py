@@ -101,7 +101,7 @@ class LogicParser(SideReader):
         asked = tuple(free)
         if self.relations:
             body = self.with_relations(body)
-            shown = shown or tuple(Column(v.name, self.shown(v)) for v in asked)
+            shown = shown or tuple(Column(v.name, self.read_shown(v)) for v in asked)
             asked = tuple(variable for variable in asked if variable.name not in self.relations)
         if shown and shown == tuple(Column(variable.name, variable) for variable in asked):
             shown = ()
@@ -113,7 +113,7 @@ class LogicParser(SideReader):
             token = self.token
             if token.kind != "variable":
                 where = "after ','" if free else "at the start: a query is written ?x, ?y : formula"
-                self.fail(f"expected a variable such as ?x {where}, found {self.found()}")
+                self.fail(f"expected a variable such as ?x {where}, found {self.next_word()}")
             self.advance()
             if self.token.text == ".":
                 self.fail("only variables are asked for; show attributes at the end: ?x : formula show ?x, ?x.age")
@@ -140,7 +140,7 @@ class LogicParser(SideReader):
     def condition(self) -> Formula:
         token = self.tokens[self.index]
         if token.kind not in ("sign", "end") and self.tokens[self.index + 1].text == "(":
-            return self.applied()  # also of a relation that is called exists
+            return self.application()  # also of a relation that is called exists
         if self.at("EXISTS", "∃"):
             return self.exists()
         if self.accept("("):
@@ -163,7 +163,7 @@ class LogicParser(SideReader):
             declared.append(self.advance())
             self.accept(",")
         if not declared:
-            self.fail(f"expected a variable such as ?z after {start.text}, found {self.found()}")
+            self.fail(f"expected a variable such as ?z after {start.text}, found {self.next_word()}")
         self.expect(".", f"after {start.text} {', '.join([token.text for token in declared])}")
         outer, fresh = self.scope, dict[Token, Exists]()
         self.scope = dict(outer)
@@ -178,7 +178,7 @@ class LogicParser(SideReader):
 
     # --- atoms and conditions --------------------------------------------------------------------------------------
 
-    def applied(self) -> Formula:
+    def application(self) -> Formula:
         """`relation(?x, ?y)`, an attribute of such a fact and its condition, `has(…)` and `str(…)`."""
         start = self.token
         word = start.text.lower()
@@ -203,31 +203,31 @@ class LogicParser(SideReader):
             self.relations.setdefault(variable, token)
             relation: Name | None = Name(variable, "variable", token.position, len(token.text))
         else:
-            relation = self.named("name")
+            relation = self.read_name("name")
         if relation is None:
             self.unexpected("an atom such as relation(?x, ?y)")
         self.index += 2  # the name and the bracket
         head = self.term()
         if not self.accept(","):
-            self.expect(",", "between the two terms of an atom", self.spaced())
+            self.expect(",", "between the two terms of an atom", self.advise_brackets())
         tail = self.term()
         if self.accept(","):
             self.refuse("atoms have two terms; relations are binary", self.tokens[self.index - 1])
         if not self.accept(")"):
-            self.expect(")", "after the two terms of an atom", self.spaced())
+            self.expect(")", "after the two terms of an atom", self.advise_brackets())
         return Atom(relation, head, tail)
 
     def comparison(self, left: Side, start: Token) -> Formula:
         """What follows a side: a sign, a word such as `contains`, or a set."""
         operator = self.operator()
         if operator is not None:
-            return self.compared(operator, left, self.side())
+            return self.compare(operator, left, self.side())
         found = self.membership(left, self.token)
         if found is not None:
             return found
         if start.kind in ("word", "prefixed", "exact", "label", "id") and self.tokens[self.index - 1] is start:
-            if advice := self.spaced():
-                self.fail(f"expected '(' after the relation {start.text!r}, found {self.found()}{advice}")
+            if advice := self.advise_brackets():
+                self.fail(f"expected '(' after the relation {start.text!r}, found {self.next_word()}{advice}")
             self.unexpected(f"'(' after the relation {start.text!r}", start)
         self.unexpected("a comparison such as '!=' after a term", near=(*WORDS, "in", "not"))
 
@@ -250,7 +250,7 @@ class LogicParser(SideReader):
             if value.entity is not None and self.token.text == ".":
                 return Side(self.attribute(value.entity))
             return value
-        name = self.named()
+        name = self.read_name()
         if name is None:
             self.unexpected(expected)
         self.advance()
@@ -259,9 +259,9 @@ class LogicParser(SideReader):
     def attribute(self, of: Term | Atom) -> Attribute:
         """`.age`, or `.age[a]` for the value that is called a."""
         if self.token.text != ".":
-            self.fail(f"expected '.' and an attribute after the fact, found {self.found()}")
+            self.fail(f"expected '.' and an attribute after the fact, found {self.next_word()}")
         self.advance()
-        name = self.named("name")
+        name = self.read_name("name")
         if name is None:
             self.unexpected("the name of an attribute after '.'")
         self.advance()
@@ -279,7 +279,7 @@ class LogicParser(SideReader):
         if token.kind == "variable":
             self.index += 1
             return self.variable(token)
-        name = self.named()
+        name = self.read_name()
         if name is None:
             self.unexpected("a variable or a name")
         self.index += 1
@@ -293,14 +293,14 @@ class LogicParser(SideReader):
         self.used.add(variable.name)
         return variable
 
-    def named(self, digits: NameKind = "number") -> Name | None:
+    def read_name(self, digits: NameKind = "number") -> Name | None:
         """The name that stands here; digits in the place of a relation or an attribute are a name, too."""
         token = self.tokens[self.index]
         if token.kind == "word":
             return Name(token.text, digits if is_number(token.text) else "name", token.position, len(token.text))
         return self.name(token)
 
-    def spaced(self) -> str:
+    def advise_brackets(self) -> str:
         """What is said where two words stand side by side that may be one name."""
         before, token = self.tokens[self.index - 1], self.token
         signs = {before.text.lower(), token.text.lower()} & {*RESERVED, *_SIGN_FOR}
@@ -313,7 +313,7 @@ class LogicParser(SideReader):
             advice = f"; did you mean {_SIGN_FOR[word]!r}?"
         else:
             advice = hint(word, near, repr) if word not in RESERVED else ""
-        self.fail(f"expected {expected}, found {self.found()}{advice}")
+        self.fail(f"expected {expected}, found {self.next_word()}{advice}")
 
     # --- after the formula -----------------------------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ class LogicParser(SideReader):
             name = self.text[start.position : self.tokens[self.index - 1].position] + self.tokens[self.index - 1].text
             name = name.removeprefix("?")
         else:
-            name, shown = what.name, self.shown(what, start)
+            name, shown = what.name, self.read_shown(what, start)
         optional = self.accept("OPTIONAL")
         return Column(self.title() if self.accept("AS") else name, shown, optional)
 
@@ -380,7 +380,7 @@ class LogicParser(SideReader):
             return side.what
         self.fail("expected a variable such as ?x or an attribute such as ?x.age", start)
 
-    def shown(self, variable: Variable, token: Token | None = None) -> Free | Name:
+    def read_shown(self, variable: Variable, token: Token | None = None) -> Free | Name:
         """What a column of a variable shows."""
         if variable.name in self.relations:
             return Name(variable.name, "variable")

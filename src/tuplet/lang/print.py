@@ -42,7 +42,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.logic import RESERVED
-from tuplet.lang.reader import UNQUOTED, is_ambiguous, is_number, quoted, tokenize, write, write_sparql
+from tuplet.lang.reader import UNQUOTED, is_ambiguous, is_number, quote_text, tokenize, write, write_sparql
 from tuplet.lang.rewrite import disjunctive_normal_form, new_name, push_negation
 
 _BARE = re.compile(r"/?\w(?:[\w./-]*\w)?")
@@ -57,10 +57,10 @@ def to_logic(query: Query) -> str:
     >>> to_logic(parse_sparql('SELECT ?x { ?x :treats ?z . { ?z :causes :asthma } UNION { ?x :eases "hay fever" } }'))
     '?x : exists ?z . treats(?x, ?z) & (causes(?z, asthma) | eases(?x, "hay fever"))'
     """
-    head, columns = asked_and_shown(query)
+    head, columns = split_columns(query)
     show = f" show {', '.join(map(column_to_logic, columns))}" if columns else ""
     form = "" if query.form == "select" else f"{query.form} "
-    counted = f" as {title(query.counted)}" if query.counted else ""
+    counted = f" as {write_title(query.counted)}" if query.counted else ""
     existential = [name for name in _existential(query.body) if name not in head]
     quantifier = f"exists {', '.join(f'?{name}' for name in existential)} . " if existential else ""
     order = f" order by {', '.join(map(order_to_logic, query.order))}" if query.order else ""
@@ -71,7 +71,7 @@ def to_logic(query: Query) -> str:
     return f"{form}{asked}{counted}{' ' if asked else ''}: {quantifier}{body}{show}{order}{limit}{offset}"
 
 
-def asked_and_shown(query: Query) -> tuple[list[str], tuple[Column, ...]]:
+def split_columns(query: Query) -> tuple[list[str], tuple[Column, ...]]:
     """The names asked for, and the columns that are shown if the names do not say it."""
     free = [variable.name for variable in query.free]
     if not query.shown:
@@ -94,18 +94,18 @@ def column_to_logic(column: Column) -> str:
             default = what.removeprefix("?")
         case Free(name) | Name(name):
             what, default = f"?{name}", name
-    return what + " optional" * column.optional + (f" as {title(column.name)}" if column.name != default else "")
+    return what + " optional" * column.optional + (f" as {write_title(column.name)}" if column.name != default else "")
 
 
 def order_to_logic(order: Order) -> str:
     """A key as `order by` has it."""
-    by = _attribute(order.by) if isinstance(order.by, Attribute) else title(order.by)
+    by = _attribute(order.by) if isinstance(order.by, Attribute) else write_title(order.by)
     return by + " desc" * order.descending
 
 
-def title(name: str) -> str:
+def write_title(name: str) -> str:
     """The name of a column, in quotes where it is no word."""
-    return name if _WORD.fullmatch(name) else quoted(name)
+    return name if _WORD.fullmatch(name) else quote_text(name)
 
 
 def _existential(formula: Formula) -> list[str]:
@@ -124,11 +124,11 @@ def formula_to_logic(formula: Formula) -> str:
         case Atom(relation, head, tail):
             return f"{_word(relation)}({_logic_term(head)}, {_logic_term(tail)})"
         case Different(left, right):
-            return f"{_compared(left)} != {_compared(right)}"
+            return f"{_write_compared(left)} != {_write_compared(right)}"
         case Same(left, right):
-            return f"{_compared(left)} = {_compared(right)}"
+            return f"{_write_compared(left)} = {_write_compared(right)}"
         case Compare(negated=True) | Has(negated=True):
-            return f"!{_enclosed(replace(formula, negated=False))}"
+            return f"!{_enclose(replace(formula, negated=False))}"
         case Compare(operator, left, right):
             return f"{_side(left, formula)} {operator} {_side(right, formula)}"
         case Among(_, choices, negated):
@@ -140,12 +140,12 @@ def formula_to_logic(formula: Formula) -> str:
         case Not(body):
             return f"!({formula_to_logic(body)})"
         case And(parts):
-            return " & ".join(_bracketed(part, (And, Or)) for part in parts)
+            return " & ".join(_bracket(part, (And, Or)) for part in parts)
         case Or(parts):
-            return " | ".join(_bracketed(part, (Or,)) for part in parts)
+            return " | ".join(_bracket(part, (Or,)) for part in parts)
 
 
-def _enclosed(formula: Formula) -> str:
+def _enclose(formula: Formula) -> str:
     text = formula_to_logic(formula)
     return text if isinstance(formula, Has) else f"({text})"
 
@@ -163,7 +163,7 @@ def _side(operand: Operand, compare: Compare) -> str:
         case Constant(name) if name.kind in ("label", "number") or (equality and not clear):
             return f"str({_logic_term(operand)})"
         case Constant():
-            return _compared(operand)
+            return _write_compared(operand)
         case _:
             return f"str({_logic_term(operand)})" if equality and not clear else _logic_term(operand)
 
@@ -175,14 +175,14 @@ def _item(among: Among) -> str:
     named = isinstance(among.item, Constant) and among.item.name.kind in ("label", "number")
     if values and (named or all(map(is_ambiguous, values))):
         return f"str({_logic_term(among.item)})"
-    return _compared(among.item)
+    return _write_compared(among.item)
 
 
 def _choice(choice: Name | Value) -> str:
-    return write(choice) if isinstance(choice, Value) else _compared(Constant(choice))
+    return write(choice) if isinstance(choice, Value) else _write_compared(Constant(choice))
 
 
-def _compared(term: Term) -> str:
+def _write_compared(term: Term) -> str:
     """A term in a comparison, where a bare `true` or `1990-01-01` would be a value."""
     text = _logic_term(term)
     return f":{text}" if UNQUOTED.fullmatch(text) and not text.isdigit() else text
@@ -194,13 +194,14 @@ def _attribute(attribute: Attribute) -> str:
             of = formula_to_logic(fact)
         case Constant(name):
             # a dot inside a word is part of it
-            of = quoted(name.text) if name.kind == "label" else f"<{name.text}>" if _plain(name) else f"{bare(name)} "
+            of = f"<{name.text}>" if _plain(name) else f"{write_word(name)} "
+            of = quote_text(name.text) if name.kind == "label" else of
         case variable:
             of = _logic_term(variable)
     return f"{of}.{_word(attribute.name)}" + (f"[{attribute.variable}]" if attribute.variable else "")
 
 
-def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> str:
+def _bracket(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> str:
     text = formula_to_logic(formula)
     return f"({text})" if isinstance(formula, inside) else text
 
@@ -208,19 +209,19 @@ def _bracketed(formula: Formula, inside: tuple[type[And] | type[Or], ...]) -> st
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-def written(name: str) -> str:
+def write_name(name: str) -> str:
     """An exact name as logic text reads it: bare if that is enough.
 
-    >>> written("asthma"), written("hay fever"), written("007")
+    >>> write_name("asthma"), write_name("hay fever"), write_name("007")
     ('asthma', '<hay fever>', '007')
     """
     return _word(Name(name))
 
 
-def with_short_names(text: str, short: Callable[[str], str]) -> str:
+def shorten_names(text: str, short: Callable[[str], str]) -> str:
     """Logic text or SPARQL in which names in angle brackets have their short form, if they have one.
 
-    >>> with_short_names("<http://a.b/knows>(?x, <x y>)", lambda name: name.replace("http://a.b/", "ab:"))
+    >>> shorten_names("<http://a.b/knows>(?x, <x y>)", lambda name: name.replace("http://a.b/", "ab:"))
     'ab:knows(?x, <x y>)'
     """
     pieces, end = [], 0
@@ -234,24 +235,24 @@ def with_short_names(text: str, short: Callable[[str], str]) -> str:
 
 
 def _logic_term(term: Term) -> str:
-    return bare(term.name) if isinstance(term, Constant) else f"?{term.name}"
+    return write_word(term.name) if isinstance(term, Constant) else f"?{term.name}"
 
 
 def _word(name: Name) -> str:
     """A name where no value can stand."""
-    return name.text if name.kind == "name" and is_number(name.text) else bare(name)
+    return name.text if name.kind == "name" and is_number(name.text) else write_word(name)
 
 
-def bare(name: Name) -> str:
+def write_word(name: Name) -> str:
     """A name as logic reads it, without signs around it where that will do."""
     plain = name.kind == "name" and _BARE.fullmatch(name.text) and not is_number(name.text)
-    return name.text if plain and name.text.lower() not in RESERVED else prefixed(name)
+    return name.text if plain and name.text.lower() not in RESERVED else prefix_name(name)
 
 
-def prefixed(name: Name) -> str:
+def prefix_name(name: Name) -> str:
     """A name as both languages read it.
 
-    >>> [prefixed(Name(text)) for text in ("asthma", "hay fever", "a>b")], prefixed(Name('a "b"', "label"))
+    >>> [prefix_name(Name(text)) for text in ("asthma", "hay fever", "a>b")], prefix_name(Name('a "b"', "label"))
     ([':asthma', '<hay fever>', ':a\\\\>b'], '"a \\\\"b\\\\""')
     """
     if name.kind == "number":
@@ -261,7 +262,7 @@ def prefixed(name: Name) -> str:
     if name.kind == "variable":
         return f"?{name.text}"
     if name.kind == "label":
-        return quoted(name.text)
+        return quote_text(name.text)
     if _LOCAL.fullmatch(name.text):
         return f":{name.text}"
     if _plain(name):
@@ -375,7 +376,7 @@ class _Printer:
     def patterns(self, formula: Formula) -> str:
         match formula:
             case Atom(relation, head, tail):
-                return f"{_term(head)} {prefixed(relation)} {_term(tail)} ."
+                return f"{_term(head)} {prefix_name(relation)} {_term(tail)} ."
             case Among(Free() | Exists() as item, choices, False) if _is_list(formula):
                 return f"VALUES {_term(item)} {{ {' '.join(map(_sparql_choice, choices))} }}"
             case _ if _is_filter(formula) and not isinstance(formula, And):
@@ -387,7 +388,7 @@ class _Printer:
                 parts = tuple(part for part in parts if _in_graph(part)[0] not in graphs)
                 bound = dict.fromkeys(a for p in parts if not isinstance(p, And | Or) for a in _attributes(p))
                 facts = [
-                    f"GRAPH {prefixed(graphs[part])} {{ {self.patterns(part).removesuffix(' .')} }}"
+                    f"GRAPH {prefix_name(graphs[part])} {{ {self.patterns(part).removesuffix(' .')} }}"
                     if part in graphs
                     else self.patterns(part)
                     for part in parts
@@ -414,7 +415,7 @@ class _Printer:
         """The pattern that binds the value of an attribute, or says that it has a given one."""
         if isinstance(attribute.of, Atom):
             raise Unsupported("SPARQL has no words for attributes of facts; logic text has: treats(?x, ?y).since")
-        return f"{_term(attribute.of)} {prefixed(attribute.name)} {value or '?' + self.variable(attribute)}"
+        return f"{_term(attribute.of)} {prefix_name(attribute.name)} {value or '?' + self.variable(attribute)}"
 
     def variable(self, attribute: Attribute) -> str:
         if attribute not in self.variables:
@@ -427,9 +428,9 @@ class _Printer:
     def expression(self, condition: Formula) -> str:
         match condition:
             case And(parts):
-                return " && ".join(self.enclosed(part, Or) for part in parts)
+                return " && ".join(self.enclose(part, Or) for part in parts)
             case Or(parts):
-                return " || ".join(self.enclosed(part, Or) for part in parts)
+                return " || ".join(self.enclose(part, Or) for part in parts)
             case Different(left, right):
                 return f"{_term(left)} != {_term(right)}"
             case Same(left, right):
@@ -444,7 +445,7 @@ class _Printer:
             case _:
                 raise AssertionError("no condition of a filter")
 
-    def enclosed(self, part: Formula, kind: type[Or]) -> str:
+    def enclose(self, part: Formula, kind: type[Or]) -> str:
         return f"({self.expression(part)})" if isinstance(part, kind) else self.expression(part)
 
     def comparison(self, compare: Compare) -> str:
@@ -455,7 +456,7 @@ class _Printer:
             flags = re.match(r"\(\?([ims]+)\)", str(right.value)) if isinstance(right, Value) else None
             if flags:
                 assert isinstance(right, Value)
-                pattern = quoted(str(right.value)[flags.end() :])
+                pattern = quote_text(str(right.value)[flags.end() :])
                 return f'regex({self.operand(left)}, {pattern}, "{flags.group(1)}")'
         if compare.operator in _FUNCTIONS:
             return f"{_FUNCTIONS[compare.operator]}({self.operand(left)}, {self.operand(right)})"
@@ -480,11 +481,11 @@ class _Printer:
 
 
 def _term(term: Term) -> str:
-    return prefixed(term.name) if isinstance(term, Constant) else f"?{term.name}"
+    return prefix_name(term.name) if isinstance(term, Constant) else f"?{term.name}"
 
 
 def _sparql_choice(choice: Name | Value) -> str:
-    return write_sparql(choice) if isinstance(choice, Value) else prefixed(choice)
+    return write_sparql(choice) if isinstance(choice, Value) else prefix_name(choice)
 
 
 def _is_list(among: Among) -> bool:

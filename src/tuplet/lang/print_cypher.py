@@ -37,7 +37,7 @@ from tuplet.lang.ast import (
     terms,
 )
 from tuplet.lang.cypher import TRUTH
-from tuplet.lang.reader import MAX_DIGITS, quoted
+from tuplet.lang.reader import MAX_DIGITS, quote_text
 from tuplet.lang.rewrite import disjunctive_normal_form, new_name, push_negation
 
 CYPHER_RESERVED = frozenset(
@@ -106,7 +106,7 @@ class Block:
         if self.waiting or not self.clauses:
             _refuse("a condition on nodes that no pattern names")
         self.close()
-        return f"{' '.join(self.clauses)} RETURN {self.returned()}{self.ending()}"
+        return f"{' '.join(self.clauses)} RETURN {self.write_return()}{self.ending()}"
 
     # --- patterns -----------------------------------------------------------------------------------------------------
 
@@ -139,11 +139,11 @@ class Block:
         match part:
             case Atom(Name(text, "name"), head, Constant(Name(label, "name"))) if text == TYPE:
                 if not isinstance(head, Constant):
-                    return self.match(f"({_quoted(head.name)}:{_quoted(label)})", head)
+                    return self.match(f"({_quote(head.name)}:{_quote(label)})", head)
             case Atom(Name(text, "name"), Free() | Exists() as head, Exists(hidden) as tail) if text == TYPE:
                 alone = self.uses[tail] == 1 and hidden.startswith("_")
                 if alone and not any(self.binds(other, head) for other in self.parts if other is not part):
-                    return self.match(f"({_quoted(head.name)})", head)
+                    return self.match(f"({_quote(head.name)})", head)
         match part:
             case Atom():
                 about = self.relation(part.relation)
@@ -153,7 +153,7 @@ class Block:
             case Different(Constant(Name(_, "variable") as relation), Constant(Name(text))) if text == TYPE:
                 return any(isinstance(a, Atom) and a.relation == relation for part in self.parts for a in atoms(part))
             case Among(Constant(Name(_, "variable") as relation), _, False):
-                return self.listed(relation) is part
+                return self.read_list(relation) is part
         return False
 
     def binds(self, part: Formula, node: Term) -> bool:
@@ -173,9 +173,9 @@ class Block:
             labels = [fact.tail.name for fact in facts if isinstance(fact.tail, Constant)]
             same = all(fact.head == first.head and fact.relation == first.relation for fact in facts)
             if same and not isinstance(first.head, Constant) and all(label.kind == "name" for label in labels):
-                shown = "|".join(_quoted(label.text) for label in labels)
-                return self.match(f"({_quoted(first.head.name)}:{shown})", first.head)
-        about = ":" + "|".join(_quoted(name.text) for name in relations)
+                shown = "|".join(_quote(label.text) for label in labels)
+                return self.match(f"({_quote(first.head.name)}:{shown})", first.head)
+        about = ":" + "|".join(_quote(name.text) for name in relations)
         if relations[0].kind == "variable":
             about = self.relation(relations[0])
         for arrow in ("->", "-"):
@@ -187,24 +187,24 @@ class Block:
     def path(self, fact: Atom, about: str, arrow: str) -> str:
         name = self.named.get(fact, "") if arrow == "->" and fact not in self.written else ""
         self.written.add(fact)
-        return f"({self.node(fact.head)})-[{_quoted(name) if name else ''}{about}]{arrow}({self.node(fact.tail)})"
+        return f"({self.node(fact.head)})-[{_quote(name) if name else ''}{about}]{arrow}({self.node(fact.tail)})"
 
     def relation(self, relation: Name) -> str:
         if relation.kind == "id":
             _refuse("numbers of relations")
         if relation.kind != "variable":
-            return f":{_quoted(relation.text)}"
+            return f":{_quote(relation.text)}"
         if sum(relation in {a.relation for a in atoms(part) if isinstance(a, Atom)} for part in self.parts) > 1:
             _refuse("one variable for the relations of several facts")
-        if types := self.listed(relation):
-            shown = [_quoted(name.text) for name in types.choices if isinstance(name, Name)]
-            return f"{_quoted(relation.text)}:{'|'.join(shown)}"
+        if types := self.read_list(relation):
+            shown = [_quote(name.text) for name in types.choices if isinstance(name, Name)]
+            return f"{_quote(relation.text)}:{'|'.join(shown)}"
         link = Different(Constant(relation), Constant(Name(TYPE)))
         if link not in self.parts:
             _refuse("a variable that may stand for the type relation or for attributes")
-        return _quoted(relation.text)
+        return _quote(relation.text)
 
-    def listed(self, relation: Name) -> Among | None:
+    def read_list(self, relation: Name) -> Among | None:
         """The types that a relationship is said to have, if there are several."""
         for part in self.parts:
             if isinstance(part, Among) and part.item == Constant(relation) and not part.negated:
@@ -218,7 +218,7 @@ class Block:
     def node(self, term: Term) -> str:
         """A node of a path; a named entity is a variable that is said to be it."""
         if not isinstance(term, Constant):
-            return _quoted(term.name)
+            return _quote(term.name)
         if term.name not in self.constants:
             self.constants[term.name] = new_name("", self.taken, numbered=True)
             self.waiting.append(Same(Exists(self.constants[term.name]), Constant(term.name)))
@@ -249,11 +249,11 @@ class Block:
             case Not(body):
                 return f"NOT ({self.condition(body)})"
             case Atom(Name(text, "name"), Free() | Exists() as head, Constant(Name(label, "name"))) if text == TYPE:
-                return f"{_quoted(head.name)}:{_quoted(label)}"
+                return f"{_quote(head.name)}:{_quote(label)}"
             case Atom(relation, head, tail):
                 if isinstance(head, Constant) or isinstance(tail, Constant) or relation.kind != "name":
                     _refuse("named entities in an alternative or a negation")
-                return self.path(part, f":{_quoted(relation.text)}", "->")
+                return self.path(part, f":{_quote(relation.text)}", "->")
             case Same(left, right) | Different(left, right):
                 return self.identity(left, right, "=" if isinstance(part, Same) else "<>")
             case Compare():
@@ -268,11 +268,11 @@ class Block:
         if isinstance(left, Constant) and left.name.kind != "variable":
             left, right = right, left
         if isinstance(right, Constant):
-            other = f"type({_quoted(right.name.text)})" if right.name.kind == "variable" else _entity(right.name)
+            other = f"type({_quote(right.name.text)})" if right.name.kind == "variable" else _entity(right.name)
             return f"{self.side(left)} {sign} {other}"
         if isinstance(left, Constant):
             _refuse("an entity that is compared with a relation")
-        return f"{_quoted(left.name)} {sign} {_quoted(right.name)}"
+        return f"{_quote(left.name)} {sign} {_quote(right.name)}"
 
     def comparison(self, part: Compare) -> str:
         left, right = part.left, part.right
@@ -298,11 +298,11 @@ class Block:
                     _refuse("several values of one property")
                 return self.attribute(operand)
             case Constant(Name(text, "variable")):
-                return f"type({_quoted(text)})"
+                return f"type({_quote(text)})"
             case Constant():
                 return _refuse("a named entity in a comparison")
             case _:
-                return f"id({_quoted(operand.name)})"
+                return f"id({_quote(operand.name)})"
 
     def attribute(self, attribute: Attribute) -> str:
         of, name = attribute.of, attribute.name
@@ -310,11 +310,11 @@ class Block:
             _refuse("labels of properties")
         if isinstance(of, Constant):
             _refuse("properties of named entities")
-        return f"{_quoted(self.name_of(of) if isinstance(of, Atom) else of.name)}.{_quoted(name.text)}"
+        return f"{_quote(self.name_of(of) if isinstance(of, Atom) else of.name)}.{_quote(name.text)}"
 
     # --- RETURN -------------------------------------------------------------------------------------------------------
 
-    def returned(self) -> str:
+    def write_return(self) -> str:
         query = self.query
         if query.form == "ask":
             _refuse("ASK")
@@ -326,22 +326,22 @@ class Block:
             alone = len(query.free) == 1 and not query.shown
             if not every and not alone:
                 _refuse("numbers of some of the nodes")
-            text = f"count(DISTINCT {_quoted(query.free[0].name)})" if alone else "count(*)"
-            return text if query.counted == text else f"{text} AS {_quoted(query.counted or 'count')}"
+            text = f"count(DISTINCT {_quote(query.free[0].name)})" if alone else "count(*)"
+            return text if query.counted == text else f"{text} AS {_quote(query.counted or 'count')}"
         columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
         return ", ".join(self.column(column) for column in columns)
 
     def column(self, column: Column) -> str:
         match column.what:
             case Free(name):
-                text = _quoted(name)
+                text = _quote(name)
             case Attribute() as attribute:
                 text = self.side(attribute)
             case Name(name, "variable"):
-                text = _quoted(name)
+                text = _quote(name)
             case _:
                 _refuse("a relation as a value")
-        return text if column.name == text else f"{text} AS {_quoted(column.name)}"
+        return text if column.name == text else f"{text} AS {_quote(column.name)}"
 
     def ending(self) -> str:
         query = self.query
@@ -349,7 +349,7 @@ class Block:
         if any(isinstance(key.by, str) and key.by not in (TRUTH, *columns) for key in query.order):
             _refuse("an order by what is not returned")
         keys = [
-            (_quoted(key.by) if isinstance(key.by, str) else self.side(key.by)) + (" DESC" if key.descending else "")
+            (_quote(key.by) if isinstance(key.by, str) else self.side(key.by)) + (" DESC" if key.descending else "")
             for key in query.order
         ]
         text = f" ORDER BY {', '.join(keys)}" if keys else ""
@@ -357,10 +357,10 @@ class Block:
         return text + ("" if query.limit is None else f" LIMIT {query.limit}")
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """A name as Cypher reads it.
 
-    >>> _quoted("x"), _quoted("has part"), _quoted("in")
+    >>> _quote("x"), _quote("has part"), _quote("in")
     ('x', '`has part`', '`in`')
     """
     if _PLAIN.fullmatch(name) and name.upper() not in CYPHER_RESERVED:
@@ -375,7 +375,7 @@ def _entity(name: Name) -> str:
         return name.text
     if name.kind not in ("name", "number"):
         _refuse("labels and numbers of entities")
-    return quoted(name.text, "'")
+    return quote_text(name.text, "'")
 
 
 def _value(value: Value) -> str:
@@ -385,7 +385,7 @@ def _value(value: Value) -> str:
         case bool():
             return "true" if value.value else "false"
         case str():
-            return quoted(value.value, "'")
+            return quote_text(value.value, "'")
         case datetime.datetime():
             return f"datetime('{value.value.isoformat()}')"
         case datetime.date():

@@ -72,10 +72,10 @@ INTEGERS = (  # datatypes of XML Schema
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
-def plain(text: str) -> Plain:
+def parse_plain(text: str) -> Plain:
     """The value of a text that `UNQUOTED` matches.
 
-    >>> [plain(text) for text in ("30", "-1.5", "true", "1990-01-01")]
+    >>> [parse_plain(text) for text in ("30", "-1.5", "true", "1990-01-01")]
     [30, -1.5, True, datetime.date(1990, 1, 1)]
     """
     match = UNQUOTED.fullmatch(text)
@@ -89,11 +89,11 @@ def plain(text: str) -> Plain:
     return whole_number(text) if kind == "number" and text.lstrip("+-").isdigit() else _finite(float(text))
 
 
-def typed(text: str, datatype: str) -> Plain:
+def parse_typed(text: str, datatype: str) -> Plain:
     """The value of a quoted text of a datatype of XML Schema; `KeyError` if it (or a truth) is not known, `ValueError`
     if it does not fit.
 
-    >>> typed("30", XSD + "integer"), typed("0", XSD + "boolean"), typed("a", XSD + "string")
+    >>> parse_typed("30", XSD + "integer"), parse_typed("0", XSD + "boolean"), parse_typed("a", XSD + "string")
     (30, False, 'a')
     """
     return str(text) if datatype == LANG_STRING else DATATYPES[datatype.removeprefix(XSD)](text)
@@ -128,10 +128,10 @@ DATATYPES: dict[str, Callable[[str], Plain]] = {
 }
 
 
-def quoted(text: str, mark: str = '"') -> str:
+def quote_text(text: str, mark: str = '"') -> str:
     """A text in quotes, with escapes.
 
-    >>> print(quoted('say "no"'), quoted("it's", "'"))
+    >>> print(quote_text('say "no"'), quote_text("it's", "'"))
     "say \\"no\\"" 'it\\'s'
     """
     escapes = _ESCAPES | {mark: f"\\{mark}"}
@@ -155,7 +155,7 @@ def write(value: Value, full: bool = False) -> str:
         case bool() as truth:
             return "true" if truth else "false"
         case str() as text:
-            return quoted(text) + (f"@{value.language}" if value.language else "^^xsd:string" if full else "")
+            return quote_text(text) + (f"@{value.language}" if value.language else "^^xsd:string" if full else "")
         case float() as number if math.isinf(number):
             return '"INF"^^xsd:double' if number > 0 else '"-INF"^^xsd:double'
         case int() | float() as number:
@@ -237,10 +237,10 @@ def tokenize(text: str, start: int = 0, lexicon: Lexicon = WORDS) -> list[Token]
     return [*map(Token._make, split), Token("end", "", len(text))]
 
 
-def more_tokens_than(text: str, most: int) -> bool:
+def has_more_tokens(text: str, most: int) -> bool:
     """Whether a text has more than so many words and signs, told without reading further than that.
 
-    >>> more_tokens_than("?x : r(?x, a) # all", 8), more_tokens_than("?x : r(?x, a) # all", 7)
+    >>> has_more_tokens("?x : r(?x, a) # all", 8), has_more_tokens("?x : r(?x, a) # all", 7)
     (False, True)
     """
     words = WORDS.word.finditer(text, WORDS.before.match(text).end())  # type: ignore[union-attr]
@@ -295,9 +295,9 @@ class Reader:
     def expect(self, sign: str, place: str, advice: str = "") -> None:
         """Read this sign, or say that it was expected there."""
         if not self.accept(sign):
-            self.fail(f"expected {sign!r} {place}, found {self.found()}{advice}")
+            self.fail(f"expected {sign!r} {place}, found {self.next_word()}{advice}")
 
-    def found(self) -> str:
+    def next_word(self) -> str:
         """The next word as error messages name it."""
         token = self.token
         if token.kind == "end":
@@ -334,7 +334,7 @@ class Reader:
         """Read a whole number."""
         token = self.token
         if token.kind != "word" or not is_number(token.text):
-            self.fail(f"expected a whole number {what}, found {self.found()}")
+            self.fail(f"expected a whole number {what}, found {self.next_word()}")
         if len(token.text) > MAX_DIGITS:
             self.fail(f"the number {what} has more than {MAX_DIGITS} digits")
         return int(self.advance().text)
@@ -348,16 +348,16 @@ class Reader:
                 self.base = self._iri("after BASE")
                 continue
             if prefix.kind != "prefixed" or not prefix.text.endswith(":") or prefix.text.count(":") > 1:
-                self.fail(f"expected a prefix such as 'p:' after PREFIX, found {self.found()}")
+                self.fail(f"expected a prefix such as 'p:' after PREFIX, found {self.next_word()}")
             self.advance()
             self.prefixes[prefix.text[:-1]] = self._iri(f"after the prefix {prefix.text!r}")
 
     def _iri(self, place: str) -> str:
         if self.token.kind != "exact":
-            self.fail(f"expected <…> {place}, found {self.found()}")
-        return self._joined(self.advance().text[1:-1])
+            self.fail(f"expected <…> {place}, found {self.next_word()}")
+        return self._join_base(self.advance().text[1:-1])
 
-    def _joined(self, text: str) -> str:
+    def _join_base(self, text: str) -> str:
         """A name in <…>, joined to the base if there is one."""
         if not self.base:
             return text
@@ -369,7 +369,7 @@ class Reader:
         if kind == "prefixed":
             written = self._expand(token)
         elif kind == "exact":
-            written = self._joined(text[1:-1])
+            written = self._join_base(text[1:-1])
         elif kind == "label":
             if not text[1:-1]:
                 self.fail("an empty label names nothing", token)
@@ -488,16 +488,16 @@ class ExpressionReader(Reader, ABC):
         """A condition, or its negation."""
         if self.tokens[self.index].text.upper() not in self.syntax.negation:  # most of them
             return self.condition()
-        start, made, outer = self.token, self.made_inside(), self.negative
+        start, made, outer = self.token, self.count_inside(), self.negative
         while self.accept(*self.syntax.negation):
             self.negative = not self.negative
         body = self.condition()
         odd, self.negative = self.negative != outer, outer
-        if odd and self.made_inside() > made:
+        if odd and self.count_inside() > made:
             self.refuse_negation(start)
         return negation(body) if odd else body
 
-    def made_inside(self) -> int:
+    def count_inside(self) -> int:
         """How many variables or groups of their own conditions have so far: they cannot be negated."""
         return 0
 
@@ -541,7 +541,7 @@ class SideReader(ExpressionReader):
     def side(self) -> Side:
         """A side of a comparison."""
 
-    def compared(self, operator: Operator, left: Side, right: Side) -> Formula:
+    def compare(self, operator: Operator, left: Side, right: Side) -> Formula:
         """`left operator right`: of entities if both sides can be entities, else of values."""
         if operator in ("=", "!=") and left.entity is not None and right.entity is not None:
             return (Same if operator == "=" else Different)(left.entity, right.entity)
@@ -605,7 +605,7 @@ class SideReader(ExpressionReader):
         text = match.group()
         entity = Constant(Name(text, "number", token.position, len(text))) if is_number(text) else None
         try:
-            value = Value(plain(text), "", token.position, len(text))
+            value = Value(parse_plain(text), "", token.position, len(text))
         except ValueError as error:
             raise ParseError(f"{text} is no value: {error}", self.text, token.position, len(text)) from None
         if text == token.text:
@@ -633,10 +633,10 @@ class SideReader(ExpressionReader):
             self.advance()
             datatype = self.name(self.token)
             if datatype is None:
-                self.fail(f"expected a datatype such as xsd:integer after '^^', found {self.found()}")
+                self.fail(f"expected a datatype such as xsd:integer after '^^', found {self.next_word()}")
             last = self.advance()
             try:
-                value = typed(text, datatype.text)
+                value = parse_typed(text, datatype.text)
             except LookupError:
                 near = hint(datatype.text.removeprefix(XSD), DATATYPES, "xsd:{}".format)
                 self.refuse(f"the datatype {last.text} is not supported{near}", last)

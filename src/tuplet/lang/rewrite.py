@@ -360,7 +360,7 @@ def _distinct(clauses: list[tuple[Literal, ...]]) -> list[tuple[Literal, ...]]:
     for clause in clauses:
         once: dict[object, Literal] = {}
         for literal in clause:
-            once.setdefault(_undirected(literal), literal)
+            once.setdefault(_sort_sides(literal), literal)
         literals = tuple(once.values())
         if any(isinstance(literal, Different) and literal.left == literal.right for literal in literals):
             continue
@@ -368,7 +368,7 @@ def _distinct(clauses: list[tuple[Literal, ...]]) -> list[tuple[Literal, ...]]:
     return list(found.values())
 
 
-def _undirected(literal: Literal) -> object:
+def _sort_sides(literal: Literal) -> object:
     """A literal up to the order of the sides of an equality or inequality."""
     sides = isinstance(literal, _SIDES) and sorted((literal.left, literal.right), key=repr)
     return (type(literal), *sides) if sides else literal
@@ -388,13 +388,13 @@ def _identity(literals: tuple[Literal, ...]) -> object:
                 around.setdefault(term, []).append(literal)
     colour: dict[Term, int] = dict.fromkeys(around, 0)
 
-    def shown(literals: Iterable[Literal], this: Term | None = None) -> list[str]:
+    def sign(literals: Iterable[Literal], this: Term | None = None) -> list[str]:
         marks = {term: (number, term == this) for term, number in colour.items()}
-        return sorted(repr(_undirected(rename(literal, marks))) for literal in literals)
+        return sorted(repr(_sort_sides(rename(literal, marks))) for literal in literals)
 
     for _ in range(ROUNDS):
         before = len(set(colour.values()))
-        seen = {v: repr((colour[v], shown(around[v], v))) for v in around}
+        seen = {v: repr((colour[v], sign(around[v], v))) for v in around}
         rank = {signature: i for i, signature in enumerate(sorted(set(seen.values())))}
         colour = {v: rank[seen[v]] for v in around}
         if len(rank) == len(around):
@@ -404,7 +404,7 @@ def _identity(literals: tuple[Literal, ...]) -> object:
             colour[next(v for v in sorted(around, key=lambda v: colour[v]) if tied[colour[v]] > 1)] = -1
     if len(set(colour.values())) < len(colour):  # too symmetric: the order of appearance tells the rest apart
         colour = {v: i for i, v in enumerate(sorted(around, key=lambda v: colour[v]))}
-    return frozenset(shown(literals))
+    return frozenset(sign(literals))
 
 
 def show(rule: Rule, text: str) -> str:

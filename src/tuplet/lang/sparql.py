@@ -140,7 +140,7 @@ class SparqlParser(FilterParser):
             path = self.path(bound, shown)
             while True:
                 item = self.term("an object", bound, shown, literal=True)
-                parts.append(self.walked(path, subject, item))
+                parts.append(self.walk(path, subject, item))
                 if not self.accept(","):
                     break
             if not self.accept(";"):
@@ -164,11 +164,11 @@ class SparqlParser(FilterParser):
 
     def sequence(self) -> SparqlPath:
         steps = [self.step()]
-        while self.accept("/") or self.slashed():
+        while self.accept("/") or self.accept_slash():
             steps.append(self.step())
         return PathParts("/", tuple(steps)) if len(steps) > 1 else steps[0]
 
-    def slashed(self) -> bool:
+    def accept_slash(self) -> bool:
         """`/a` and `/ex` of `/ex:name` are words so far."""
         token = self.token
         if token.kind != "word" or token.text[0] != "/":
@@ -212,19 +212,19 @@ class SparqlParser(FilterParser):
         self.advance()
         return name
 
-    def walked(self, path: SparqlPath, head: Term, tail: Term) -> Formula:
+    def walk(self, path: SparqlPath, head: Term, tail: Term) -> Formula:
         """A path between two terms."""
         match path:
             case PathParts("^", (step,)):
-                return self.walked(step, tail, head)
+                return self.walk(step, tail, head)
             case PathParts("/", steps):
                 between: list[Term] = [head]
                 between += [Exists(self.fresh("step")) for _ in steps[1:]]
                 between.append(tail)
                 walks = zip(steps, between, between[1:], strict=False)
-                return conjunction([self.walked(step, one, other) for step, one, other in walks])
+                return conjunction([self.walk(step, one, other) for step, one, other in walks])
             case PathParts(_, branches):
-                return disjunction([self.walked(branch, head, tail) for branch in branches])
+                return disjunction([self.walk(branch, head, tail) for branch in branches])
             case _:
                 return Atom(path, head, tail)
 
@@ -257,7 +257,7 @@ class SparqlParser(FilterParser):
         if not literal:
             self.fail(f"expected {role}, found a value; a value stands in the place of the object", token)
         value = Exists(self.fresh("value"))
-        self.made.append(self.compared("=", Side(value), side))
+        self.made.append(self.compare("=", Side(value), side))
         return value
 
     def note(self, token: Token, bound: set[str], shown: bool) -> None:
@@ -331,8 +331,8 @@ class SparqlParser(FilterParser):
                 self.refuse("a SELECT inside a query is not supported; write its patterns into the group")
             advice = hint(word, near) or hint(word, (*SUPPORTED, *UNSUPPORTED))
             if word not in SUPPORTED:
-                self.fail(f"expected {expected}, found {self.found()}{advice}")
-        self.fail(f"expected {expected}, found {self.found()}")
+                self.fail(f"expected {expected}, found {self.next_word()}{advice}")
+        self.fail(f"expected {expected}, found {self.next_word()}")
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -348,7 +348,7 @@ class SparqlParser(FilterParser):
         while not self.accept("}"):
             if self.starts_term():
                 if not dotted:
-                    self.fail(f"expected '.' before the next pattern, found {self.found()}")
+                    self.fail(f"expected '.' before the next pattern, found {self.next_word()}")
                 self.triples(parts, bound)
                 dotted = self.accept(".")
                 continue
@@ -373,14 +373,14 @@ class SparqlParser(FilterParser):
             dotted = self.accept(".") or True
         for token, side in given:
             if token.text[1:] in bound:
-                parts.append(self.compared("=", Side(*2 * (self.variable(token),)), side))
+                parts.append(self.compare("=", Side(*2 * (self.variable(token),)), side))
         if not parts:
             self.fail("a group needs at least one pattern", opening)
         self.depth -= 1
         scope, self.scope = self.scope, outer
-        return self.settled(conjunction(parts), bound, scope), frozenset(bound)
+        return self.settle(conjunction(parts), bound, scope), frozenset(bound)
 
-    def settled(self, formula: Formula, bound: set[str], scope: Scope) -> Formula:
+    def settle(self, formula: Formula, bound: set[str], scope: Scope) -> Formula:
         """The formula of a group, its filters with the variables that its patterns bind."""
         for token in scope.compared:
             name = token.text[1:]
@@ -479,7 +479,7 @@ class SparqlParser(FilterParser):
         branches = [
             conjunction(
                 [
-                    *(self.compared("=", side, value) for side, value in zip(sides, first, strict=False)),
+                    *(self.compare("=", side, value) for side, value in zip(sides, first, strict=False)),
                     self.among(sides[-1], last, columns[-1]),
                 ]
             )
@@ -573,7 +573,7 @@ class SparqlParser(FilterParser):
             numbers.get("LIMIT"),
             numbers.get("OFFSET", 0),
             shown,
-            tuple(Order(self.ordered(token, body), descending) for token, descending in order),
+            tuple(Order(self.resolve_key(token, body), descending) for token, descending in order),
             self.form,
             self.counted,
         )
@@ -691,7 +691,7 @@ class SparqlParser(FilterParser):
             self.expect(")", "after the variable")
         return token, descending
 
-    def ordered(self, token: Token, body: Formula) -> str | Attribute:
+    def resolve_key(self, token: Token, body: Formula) -> str | Attribute:
         """What a variable of ORDER BY stands for: a column, an attribute that is not shown, or the truth."""
         name = token.text[1:]
         if name in self.titles.values() or name == self.counted or (self.selected is None and name in self.seen):

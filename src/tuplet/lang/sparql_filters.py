@@ -99,25 +99,25 @@ class FilterParser(SideReader):
         if self.token.text == "(":
             self.advance()
             formula = self.expression()
-            self.closed("')' , '&&' or '||'")
+            self.close("')' , '&&' or '||'")
             return formula
         if token.kind in ("word", "prefixed", "exact"):
             word = token.text.upper()
             if word in FUNCTIONS or word in REFUSED or self.following().text == "(":
                 return self.condition()
-            self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.found()}{hint(word, FUNCTIONS)}")
-        self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.found()}")
+            self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.next_word()}{hint(word, FUNCTIONS)}")
+        self.fail(f"expected '(' or NOT EXISTS after FILTER, found {self.next_word()}")
 
-    def closed(self, expected: str) -> None:
+    def close(self, expected: str) -> None:
         if not self.accept(")"):
             self.refuse_arithmetic()
-            self.fail(f"expected {expected}, found {self.found()}")
+            self.fail(f"expected {expected}, found {self.next_word()}")
 
     def refuse_arithmetic(self, what: str = "arithmetic") -> None:
         if self.at("+", "-", "*", "/"):
             self.refuse(f"{what} is not supported; write the value that comes out")
 
-    def made_inside(self) -> int:
+    def count_inside(self) -> int:
         return len(self.scope.inner)
 
     def refuse_negation(self, start: Token) -> NoReturn:
@@ -127,7 +127,7 @@ class FilterParser(SideReader):
         token = self.token
         if self.accept("("):
             formula = self.expression()
-            self.closed("')' , '&&' or '||'")
+            self.close("')' , '&&' or '||'")
             return formula
         word = token.text.upper() if token.kind == "word" else ""
         if word in ("NOT", "EXISTS"):
@@ -135,20 +135,20 @@ class FilterParser(SideReader):
         if word in TEXT_FUNCTIONS:
             left = self.first_argument(f"after the first argument of {token.text}")
             right = self.side()
-            self.closed("')'")
+            self.close("')'")
             return Compare(TEXT_FUNCTIONS[word], left.what, right.what)
         if word == "REGEX":
             return self.regex()
         if word == "LANGMATCHES":
             left = self.first_argument("after the first argument of langMatches")
             spoken = self.string("a language")
-            self.closed("')'")
+            self.close("')'")
             wide = Value(f"{str(spoken.value).rstrip('*')}*", "", spoken.position, spoken.length)  # en-GB is en, too
             return self.language("=", left, Side(wide), token)
         if word == "SAMETERM":
             left = self.first_argument("between the terms of sameTerm")
-            formula = self.compared("=", left, self.side())
-            self.closed("')'")
+            formula = self.compare("=", left, self.side())
+            self.close("')'")
             return formula
         return self.comparison(self.side(), token)
 
@@ -158,9 +158,9 @@ class FilterParser(SideReader):
         inner = InnerGroup(self.accept("NOT"), start.position)
         if not self.accept("EXISTS"):
             word = self.token.text.upper()
-            self.fail(f"expected EXISTS after NOT, found {self.found()}{hint(word, ('EXISTS',))}")
+            self.fail(f"expected EXISTS after NOT, found {self.next_word()}{hint(word, ('EXISTS',))}")
         if self.token.text != "{":
-            self.fail(f"expected '{{' after EXISTS, found {self.found()}")
+            self.fail(f"expected '{{' after EXISTS, found {self.next_word()}")
         inner.formula = self.inner_group(inner)
         inner.end = self.token.position
         self.scope.inner.append(inner)
@@ -189,18 +189,18 @@ class FilterParser(SideReader):
             right = self.side()
             if isinstance(left.what, SpokenIn) or isinstance(right.what, SpokenIn):
                 return self.language(operator, left, right, start)
-            return self.compared(operator, left, right)
+            return self.compare(operator, left, right)
         found = self.membership(left, start)
         if found is not None:
             return found
         self.refuse_arithmetic()
         if isinstance(left.what, Free | Exists) and self.at(")", "&&", "||"):
             return Compare("=", left.what, Value(True))
-        self.fail(f"expected a comparison such as '=' or '<', found {self.found()}")
+        self.fail(f"expected a comparison such as '=' or '<', found {self.next_word()}")
 
     def among(self, item: Side, choices: list[Side], place: Token) -> Formula:
         if any(isinstance(choice.what, Free | Exists) for choice in choices):
-            return disjunction([self.compared("=", item, choice) for choice in choices])
+            return disjunction([self.compare("=", item, choice) for choice in choices])
         return super().among(item, choices, place)
 
     def regex(self) -> Formula:
@@ -210,7 +210,7 @@ class FilterParser(SideReader):
         if flags is not None and str(flags.value).strip(FLAGS):
             at = self.tokens[self.index - 1]
             self.refuse(f"the flags {flags.value!r} of regex are not supported; known are i, m and s", at)
-        self.closed("')'")
+        self.close("')'")
         if flags is not None and flags.value:
             pattern = Value(f"(?{flags.value}){pattern.value}", "", pattern.position, pattern.length)
         return Compare("matches", left.what, pattern)
@@ -226,13 +226,13 @@ class FilterParser(SideReader):
 
     # --- sides -------------------------------------------------------------------------------------------------------
 
-    def opened(self) -> None:
+    def open_call(self) -> None:
         name = self.advance().text
         self.expect("(", f"after {name}")
 
     def first_argument(self, place: str) -> Side:
         """A function, its bracket, its first argument and the comma."""
-        self.opened()
+        self.open_call()
         left = self.side()
         self.expect(",", place)
         return left
@@ -240,7 +240,7 @@ class FilterParser(SideReader):
     def string(self, what: str) -> Value:
         side = self.read_value() if self.token.kind == "label" else None
         if side is None or not isinstance(side.what, Value) or not isinstance(side.what.value, str):
-            self.fail(f"expected {what} in quotes, found {self.found()}")
+            self.fail(f"expected {what} in quotes, found {self.next_word()}")
         return side.what
 
     def side(self) -> Side:
@@ -255,9 +255,9 @@ class FilterParser(SideReader):
             return Side(variable, variable)
         word = token.text.upper() if token.kind == "word" else ""
         if word in ("STR", "LANG"):
-            self.opened()
+            self.open_call()
             inner = self.side()
-            self.closed("')'")
+            self.close("')'")
             if word == "LANG":
                 return Side(SpokenIn(inner.what))  # type: ignore[arg-type]
             if isinstance(inner.what, Constant):
@@ -271,7 +271,7 @@ class FilterParser(SideReader):
         name_ = self.name(token)
         if name_ is None:
             self.refuse_arithmetic()
-            self.fail(f"expected a variable, a name or a value to compare, found {self.found()}")
+            self.fail(f"expected a variable, a name or a value to compare, found {self.next_word()}")
         self.advance()
         return Side(Constant(name_), Constant(name_))
 

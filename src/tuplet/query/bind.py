@@ -43,7 +43,7 @@ from tuplet.lang.ast import (
     attributes_of,
     terms,
 )
-from tuplet.lang.print import written
+from tuplet.lang.print import write_name
 from tuplet.lang.reader import MAX_DIGITS, is_number
 from tuplet.lang.rewrite import Clause, Literal, rename
 from tuplet.query.conditions import (
@@ -527,7 +527,7 @@ def resolve(name: Name, kind: str, words: Vocabulary, text: str = "") -> int:
             return int(name.text)
         note = f"does not exist (there are {len(words)}, from 0)"
         if words.find(name.text) >= 0:
-            note += f"; the name {name.text} is written {written(name.text)}"
+            note += f"; the name {name.text} is written {write_name(name.text)}"
         raise UnknownName(f"{kind} number", f"@{name.text}", note=note, **_place(name, text))
     if name.kind == "label":
         matches = words.find_label(name.text)
@@ -541,7 +541,7 @@ def resolve(name: Name, kind: str, words: Vocabulary, text: str = "") -> int:
     number = words.find(name.text)
     if number < 0:
         close = _choices(name, words)
-        few = [written(words.name(i)) for i in range(len(words))] if not close and len(words) <= FEW else []
+        few = [write_name(words.name(i)) for i in range(len(words))] if not close and len(words) <= FEW else []
         note = ""
         if not close and is_number(name.text) and len(name.text) <= MAX_DIGITS and int(name.text) < len(words):
             note = f"is not the name of any; number {int(name.text)} of the dataset is written @{int(name.text)}"
@@ -594,7 +594,7 @@ def _choices(name: Name, words: Vocabulary, most: int = 3) -> list[str]:
     for word in words.suggest(name.text, 3 * most):
         number = words.find(word)
         if number >= 0 and (name.kind != "label" or number not in chosen):
-            chosen[number] = written(word)
+            chosen[number] = write_name(word)
         elif number < 0:
             for labelled in words.find_label(word)[:1]:
                 if name.kind == "label" or labelled not in chosen:

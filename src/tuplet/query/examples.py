@@ -10,7 +10,7 @@ from tuplet.graph.adjacency import Adjacency, consecutive
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import And, Atom, Constant, Different, Exists, Formula, Free, Name, Not, Query, Term, atoms, terms
 from tuplet.lang.parse import parse
-from tuplet.lang.print import to_logic, to_sparql, written
+from tuplet.lang.print import to_logic, to_sparql, write_name
 from tuplet.query.source import Source
 from tuplet.read.datasets import example_files
 
@@ -31,7 +31,7 @@ def starting_queries(source: Source) -> list[str]:
     found = [" ".join(example["query"].split()) for example in examples(source)[:2]]
     often = source.graph.adjacency.relation_edges
     names = [source.graph.relations.name(int(often.argmax()))] if len(often) else []
-    return found or [f"?x, ?y : {written(name)}(?x, ?y)" for name in names]
+    return found or [f"?x, ?y : {write_name(name)}(?x, ?y)" for name in names]
 
 
 def _names_are_known(query: Query, graph: KnowledgeGraph) -> bool:

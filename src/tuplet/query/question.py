@@ -15,7 +15,7 @@ from tuplet.errors import BadInput, Refused, UnknownName, WrongKind, nearest
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.lang.ast import Atom, Column, Constant, Different, Free, Name, Query, atoms
 from tuplet.lang.parse import EXAMPLE, parse
-from tuplet.lang.print import to_logic, to_sparql, written
+from tuplet.lang.print import to_logic, to_sparql, write_name
 from tuplet.lang.rewrite import clauses
 from tuplet.query.bind import bind, resolve
 from tuplet.query.engine import Engine, Plan
@@ -202,7 +202,7 @@ def _example(graph: KnowledgeGraph) -> str:
         return EXAMPLE
     tail = graph.entities.name(int(graph.adjacency.row(head, 2 * relation)[0]))
     query = Query((Free("x"),), Atom(Name(graph.relations.name(relation)), Free("x"), Constant(Name(tail))))
-    logic = f"?x : {written(graph.relations.name(relation))}(?x, {written(tail)})"
+    logic = f"?x : {write_name(graph.relations.name(relation))}(?x, {write_name(tail)})"
     return f"{logic} or {to_sparql(query)}"
 
 

@@ -31,14 +31,14 @@ from tuplet.lang.ast import (
 )
 from tuplet.lang.parse import language
 from tuplet.lang.print import (
-    asked_and_shown,
     column_to_logic,
     formula_to_logic,
     order_to_logic,
-    title,
+    shorten_names,
+    split_columns,
     to_logic,
     to_sparql,
-    with_short_names,
+    write_title,
 )
 from tuplet.lang.print_cypher import to_cypher
 from tuplet.lang.reader import is_number, tokenize
@@ -114,7 +114,7 @@ def _graph(query: Query, graph: KnowledgeGraph) -> dict[str, Any]:
         query = clauses
     body = query.body
     parts = body.parts if isinstance(body, Or) else (body,)
-    asked, columns = asked_and_shown(query)
+    asked, columns = split_columns(query)
     return {
         "free": asked,
         "clauses": [_clause(part.parts if isinstance(part, And) else (part,), graph) for part in parts],
@@ -186,7 +186,7 @@ def _printed(query: Query, language: str, graph: KnowledgeGraph) -> str:
 
 def _short(text: str, graph: KnowledgeGraph) -> str:
     """Logic text or SPARQL with the prefixes of the graph."""
-    return with_short_names(text, graph.prefixes.short) if graph.prefixes.known else text
+    return shorten_names(text, graph.prefixes.short) if graph.prefixes.known else text
 
 
 def write(drawn: models.WriteRequest, source: Source, limits: ServerLimits) -> str:
@@ -217,7 +217,7 @@ def _logic(drawn: models.WriteRequest, clauses: list[models.DrawnClause]) -> str
     """The drawing as logic text: the one language that has words for all of it."""
     form = "" if drawn.form == "select" else f"{drawn.form} "
     free = dict.fromkeys(drawn.free)
-    asked = ", ".join(f"?{name}" for name in free) + (f" as {title(drawn.counted)}" if drawn.counted else "")
+    asked = ", ".join(f"?{name}" for name in free) + (f" as {write_title(drawn.counted)}" if drawn.counted else "")
     quantified = [name for clause in clauses for name in _variables(clause)]
     existential = ", ".join(f"?{name}" for name in dict.fromkeys(quantified) if name not in free)
     body = " | ".join(" & ".join(_literals(clause)) for clause in clauses)

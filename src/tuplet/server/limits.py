@@ -26,7 +26,7 @@ from tuplet.errors import (
     Unsupported,
 )
 from tuplet.lang.ast import Constant, Query, atoms, terms
-from tuplet.lang.reader import more_tokens_than
+from tuplet.lang.reader import has_more_tokens
 from tuplet.query.limits import Deadline, Limits
 from tuplet.server.keys import KeyRefused
 from tuplet.settings import flag, knob
@@ -83,7 +83,7 @@ class ServerLimits:
         Traceback (most recent call last):
         tuplet.server.limits.OverLimit: the query has more than 5 words and signs; this server takes no more
         """
-        if len(text) > self.max_tokens and more_tokens_than(text, self.max_tokens):
+        if len(text) > self.max_tokens and has_more_tokens(text, self.max_tokens):
             raise OverLimit(
                 "tokens",
                 f"the query has more than {self.max_tokens:,} words and signs; this server takes no more",

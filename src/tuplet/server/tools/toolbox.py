@@ -17,7 +17,7 @@ from tuplet.engines import given as given_tuples
 from tuplet.engines.given import judge
 from tuplet.errors import BadInput, PlacedError, TupletError, UnknownName, unknown
 from tuplet.lang.parse import LANGUAGE
-from tuplet.lang.print import written
+from tuplet.lang.print import write_name
 from tuplet.progress import aligned
 from tuplet.query import ask as asking
 from tuplet.query import contents, evidence
@@ -266,7 +266,7 @@ class Toolbox(QueryService):
         relations: list[Any] = [
             _without_empty(
                 name=row.relation,
-                write=written(row.relation),
+                write=write_name(row.relation),
                 label=row.label if _says_more(row.label, row.relation) else "",
                 facts=row.facts,
                 predicted=row.predicted,
@@ -301,7 +301,7 @@ class Toolbox(QueryService):
             raise BadInput(f"relations must be true or false, not {relations!r}")
         found: list[Any] = [
             _without_empty(
-                name=one.name, label=one.label if _says_more(one.label, one.name) else "", write=written(one.name)
+                name=one.name, label=one.label if _says_more(one.label, one.name) else "", write=write_name(one.name)
             )
             for one in store.find(text, k, relations)
         ]
