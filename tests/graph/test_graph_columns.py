@@ -215,12 +215,6 @@ def test_dates_survive_save_and_open_and_stay_with_their_facts(tmp_path: Path) -
     assert graph.hash != read([("a", "r", "b"), ("b", "r", "c"), ("c", "r", "d")]).hash
     split = np.array([1, 2, 1], dtype=np.uint8)
     assert content(again.with_splits(split)) == content(graph)
-    fewer = again.replaced(np.array([True, False, False]), [1, 2], [0, 0], [2, 0], [1, 1], [1.0, 1.0])
-    assert {fact: date for fact, (_, date) in content(fewer).items()} == {
-        ("a", "r", "b"): 946_684_800,
-        ("b", "r", "c"): 883_612_800,
-        ("c", "r", "a"): NO_DATE,
-    }
 
 
 def test_dates_of_tables() -> None:

@@ -46,7 +46,7 @@ from tuplet.graph.attributes import (
     with_labels,
 )
 from tuplet.graph.names import WELL_KNOWN, Prefixes, Strings, Vocabulary
-from tuplet.graph.versions import EdgeStates, LayeredRows, pair_key
+from tuplet.graph.versions import EdgeStates, LayeredRows
 from tuplet.progress import counted, sizes
 
 KIND = "graph"
@@ -154,36 +154,6 @@ class KnowledgeGraph:
         date = None if self.date is None else self.date[entry]
         edges = (self.entities, self.relations, heads, relation, tails, split, weight)
         return KnowledgeGraph.from_edges(*edges, self.notes, date, self.attributes)
-
-    def replaced(
-        self,
-        keep: NDArray[np.bool_],
-        heads: Sequence[int] | NDArray[np.integer] = (),
-        relation: Sequence[int] | NDArray[np.integer] = (),
-        tails: Sequence[int] | NDArray[np.integer] = (),
-        split: Sequence[int] | Splits = (),
-        truth: Sequence[float] | NDArray[np.floating] = (),
-        entities: Vocabulary | None = None,
-    ) -> KnowledgeGraph:
-        """The edges marked in `keep` [in the order of `adjacency.triples`], and more.
-
-        The date of an edge stays with it, and so do its attributes.
-        """
-        h, r, t, entry = (column[keep] for column in self.adjacency.triples())
-        heads, relation, tails = (np.asarray(column, dtype=np.int32) for column in (heads, relation, tails))
-        date = None
-        if self.date is not None:
-            place = self.adjacency.find_many(heads, relation, tails)
-            date = np.concatenate([self.date[entry], np.where(place >= 0, self.date[place], NO_DATE)])
-        heads, relation, tails = (
-            np.concatenate(pair, dtype=np.int32) for pair in ((h, heads), (r, relation), (t, tails))
-        )
-        of_facts = {column.relation for column in self.attributes.columns if column.relation >= 0}
-        kept = {r: pair_key(heads[relation == r], tails[relation == r]) for r in of_facts}
-        splits = np.concatenate([self.split[entry], np.asarray(split, dtype=np.uint8)])
-        weight = None if self.weight is None else np.concatenate([self.weight[entry], truth])
-        edges = (entities or self.entities, self.relations, heads, relation, tails, splits, weight)
-        return KnowledgeGraph.from_edges(*edges, self.notes, date, self.attributes.among_facts(kept))
 
     def edited(
         self, states: EdgeStates, entities: Vocabulary | None = None, counts: dict[str, int] | None = None

@@ -123,7 +123,7 @@ class Ns3(Engine[MergePlan]):
         if options.index == "messages":
             return found
         index = load_class("indexes", options.index)
-        return replace(found, index=index.of(options.model, source, found.table, deadline))
+        return replace(found, index=index.from_folder(options.model, source, found.table, deadline))
 
     def score(self, plan: MergePlan, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         # The truth of a given tuple needs no search: it is the exact engine's.
