@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 FAMILY_WORDS = {"number": "numbers", "boolean": "true and false", "time": "dates", "text": "text"}
+ONE_OF_FAMILY = {"number": "a number", "boolean": "true or false", "time": "a date", "text": "text"}
 
 Node = Callable[[Term], int]  # the number of a variable, ~entity of a constant
 Relation = Callable[[Atom], int]
@@ -145,7 +146,7 @@ class ConditionBinder:
         known = " or ".join(FAMILY_WORDS[column.family] for column in columns)
         wrong = values[0]
         said = repr(wrong.value) if isinstance(wrong.value, str) else str(wrong.value)
-        message = f"{attribute.name.text} holds {known}, and {said} is {_word(wrong)}"
+        message = f"{attribute.name.text} holds {known}, and {said} is {ONE_OF_FAMILY[FAMILIES[kind_of(wrong.value)]]}"
         raise WrongKind(message, self.text, wrong.position, wrong.length)
 
     def _narrowed(self, choice: Allowed, condition: Compare) -> Allowed:
@@ -193,15 +194,20 @@ class ConditionBinder:
 
     def _kept(self, attribute: Attribute, choices: list[Allowed]) -> list[BoundCondition]:
         """The condition that a value is allowed."""
+        one = choices[0] if len(choices) == 1 and choices[0].marks is None else None
         if isinstance(attribute.of, Atom):
-            return self._of_fact(attribute.of, choices)
+            head, tail = self.node(attribute.of.head), self.node(attribute.of.tail)
+            if one and head >= 0 and tail >= 0 and head != tail:
+                return [Paired(head, tail, one.column.ranked, one.low, one.high)]
+            return self._facts(head, tail, _union([choice.keys() for choice in choices]))
         at = self.node(attribute.of)
         if at < 0:
-            if not any(choice.allows(_ranks(choice.column, ~at)).any() for choice in choices):
+            entity = np.array([~at])
+            if not any(choice.allows(choice.column.ranked.gathered(entity)[1]).any() for choice in choices):
                 raise NeverHolds
             return []
-        if len(choices) == 1 and choices[0].marks is None:
-            return [Within(at, choices[0].column.ranked, choices[0].low, choices[0].high)]
+        if one:
+            return [Within(at, one.column.ranked, one.low, one.high)]
         return [Within(at, members(_union([choice.keys() for choice in choices])))]
 
     def _missing(self, attribute: Attribute, value: Value | None) -> list[BoundCondition]:
@@ -216,13 +222,6 @@ class ConditionBinder:
         if bool(np.isin(~at, having)):
             raise NeverHolds
         return []
-
-    def _of_fact(self, atom: Atom, choices: list[Allowed]) -> list[BoundCondition]:
-        """The condition that a stated fact has an allowed value."""
-        head, tail = self.node(atom.head), self.node(atom.tail)
-        if len(choices) == 1 and choices[0].marks is None and head >= 0 and tail >= 0 and head != tail:
-            return [Paired(head, tail, choices[0].column.ranked, choices[0].low, choices[0].high)]
-        return self._facts(head, tail, _union([choice.keys() for choice in choices]))
 
     @staticmethod
     def _facts(head: int, tail: int, keys: Ids) -> list[BoundCondition]:
@@ -335,10 +334,6 @@ def _said(bound: list[BoundCondition], *conditions: Condition) -> list[BoundCond
     return [replace(condition, said=conditions) for condition in bound]
 
 
-def _ranks(column: AttributeColumn, key: int) -> NDArray[np.int32]:
-    return column.ranked.gathered(np.array([key]))[1]
-
-
 def _union(keys: Sequence[Ids]) -> Ids:
     return np.unique(np.concatenate([np.zeros(0, np.int64), *keys]))
 
@@ -404,12 +399,6 @@ def _fits(value: Value, column: AttributeColumn) -> Any:
     return None
 
 
-def _word(value: Value) -> str:
-    return {"number": "a number", "boolean": "true or false", "time": "a date", "text": "text"}[
-        FAMILIES[kind_of(value.value)]
-    ]
-
-
 @dataclass(frozen=True)
 class Alternatives:
     """What a variable has to meet, one way or another: all conditions of one of the lists."""
@@ -429,8 +418,9 @@ def merged(clauses: Sequence[Clause]) -> list[tuple[Clause, Alternatives | None]
     """
     groups: dict[tuple[Literal, ...], list[Clause]] = {}
     for clause in clauses:
-        atoms = tuple(part for part in clause.literals if not _may_merge(part))
-        groups.setdefault(_renamed(atoms, _numbered(clause)), []).append(clause)
+        numbers = _numbered(clause)
+        atoms = tuple([rename(part, numbers) for part in clause.literals if not _may_merge(part)])
+        groups.setdefault(atoms, []).append(clause)
     found: list[tuple[Clause, Alternatives | None]] = []
     for group in groups.values():
         one = _one(group) if len(group) > 1 else None
@@ -441,10 +431,10 @@ def merged(clauses: Sequence[Clause]) -> list[tuple[Clause, Alternatives | None]
 def _one(clauses: Sequence[Clause]) -> tuple[Clause, Alternatives | None] | None:
     """Clauses of the same atoms as one, if what differs is about one variable alone."""
     free, names = clauses[0].free, {number: old for old, number in _numbered(clauses[0]).items()}
-    members = [
-        _renamed(clause.literals, {old: names[number] for old, number in _numbered(clause).items()})
-        for clause in clauses
-    ]
+    members = []
+    for clause in clauses:
+        renamed = {old: names[number] for old, number in _numbered(clause).items()}
+        members.append(tuple([rename(part, renamed) for part in clause.literals]))
     if not any(isinstance(part, Atom) for part in members[0]):
         return None
     shared = set(members[0]).intersection(*members[1:])
@@ -474,17 +464,8 @@ def _may_merge(part: Literal) -> bool:
 
 def _numbered(clause: Clause) -> dict[Term, Term]:
     """A number for each existential variable, in the order in which the atoms have them."""
-    numbers: dict[Term, Term] = {}
-    for part in clause.literals:
-        if not _may_merge(part):
-            for term in terms(part):
-                if isinstance(term, Exists):
-                    numbers.setdefault(term, Exists(str(len(numbers))))
-    return numbers
-
-
-def _renamed(literals: tuple[Literal, ...], names: dict[Term, Term]) -> tuple[Literal, ...]:
-    return tuple(rename(part, names) for part in literals) if names else literals
+    found = [term for part in clause.literals if not _may_merge(part) for term in terms(part)]
+    return {term: Exists(str(n)) for n, term in enumerate(dict.fromkeys(t for t in found if isinstance(t, Exists)))}
 
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -565,14 +546,10 @@ def find_relation(name: Name, graph: KnowledgeGraph) -> int:
     if name.text in _TYPES:
         own = graph.notes.get("type_relation")
         return max((words.find(word) for word in (own, TYPE, RDF_TYPE) if word), default=-1)
-    return _by_last_part(name.text, words)
-
-
-def _by_last_part(text: str, words: Vocabulary) -> int:
-    """The one IRI that ends in `/text` or `#text`, -1 if there is none or several."""
-    if len(words) > MOST_LISTED or not _PLAIN.fullmatch(text):
+    if len(words) > MOST_LISTED or not _PLAIN.fullmatch(name.text):
         return -1
-    ending = [i for i in range(len(words)) if "://" in (word := words.name(i)) and re.split(r"[#/]", word)[-1] == text]
+    called = ((i, words.name(i)) for i in range(len(words)))
+    ending = [i for i, word in called if "://" in word and re.split(r"[#/]", word)[-1] == name.text]
     return ending[0] if len(ending) == 1 else -1
 
 

@@ -69,20 +69,29 @@ class Limits:
 
     def __post_init__(self) -> None:
         if isinstance(self.memory, str):
-            object.__setattr__(self, "memory", _bytes(self.memory))
+            try:
+                object.__setattr__(self, "memory", size(self.memory))
+            except (ValueError, OverflowError):
+                raise BadInput(Argument("memory"), f" takes bytes, such as 512M or 2G, not {self.memory!r}") from None
         given = self.__dict__
         for name, least, default, all_too in _WHOLE:
             value = given[name]
             if value is default or (type(value) is int and value >= least) or (all_too and value == "all"):
                 continue
             object.__setattr__(self, name, whole_number(name, value, least, " or 'all'" if all_too else ""))
-        if self.timeout is not None:
-            _positive("timeout", self.timeout)
+        if not (self.timeout is None or _is_number(self.timeout, math.inf)) or self.timeout == math.inf:
+            raise BadInput(Argument("timeout"), f" must be a positive number, not {self.timeout!r}")
         _share("ask_threshold", self.ask_threshold, most=1.0)
         if self.guaranteed:
             _share("confidence", self.confidence)
             _share("max_false", self.max_false, example=0.1)
-            self._check_guarantee()
+            if self.confidence is not None and self.max_false is not None:
+                raise BadInput("give either ", Argument("confidence"), " or ", Argument("max_false"), ", not both")
+            asked = Argument("max_false" if self.confidence is None else "confidence")
+            if self.only == "observed":
+                raise BadInput(asked, " is about what the facts do not imply: not with ", Given("only", "observed"))
+            if self.logic != "product":
+                raise BadInput(asked, " is for the product logic: not with ", Given("logic", self.logic))
         for name, choices in _CHOICES:
             value = given[name]
             if value is not None and value not in choices:
@@ -120,17 +129,6 @@ class Limits:
     def usual_k(self) -> int:
         """How many answers there are where nobody says: what is promised of a list is promised of all of it."""
         return MOST_GUARANTEED if self.guaranteed else DEFAULT_K
-
-    def _check_guarantee(self) -> None:
-        name, other = ("confidence", "max_false") if self.confidence is not None else ("max_false", "confidence")
-        if getattr(self, other) is not None:
-            raise BadInput("give either ", Argument(name), " or ", Argument(other), ", not both")
-        if self.only == "observed":
-            raise BadInput(
-                Argument(name), " is about what the facts do not imply: not with ", Given("only", "observed")
-            )
-        if self.logic != "product":
-            raise BadInput(Argument(name), " is for the product logic: not with ", Given("logic", self.logic))
 
     def from_the_first(self, limit: int | None, offset: int = 0) -> Limits:
         """The same, settled, with the answers that the offset would skip."""
@@ -182,22 +180,12 @@ def whole_number(name: str, value: Any, least: int, other: str = "") -> int:
     return int(value)
 
 
-def _bytes(text: str) -> int:
-    try:
-        return size(text)
-    except (ValueError, OverflowError):
-        raise BadInput(Argument("memory"), f" takes bytes, such as 512M or 2G, not {text!r}") from None
-
-
-def _positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
-        raise BadInput(Argument(name), f" must be a positive number, not {value!r}")
+def _is_number(value: Any, most: float) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) <= most
 
 
 def _share(name: str, value: Any, most: float = math.nextafter(1.0, 0.0), example: float = 0.9) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= most:
+    if not (value is None or _is_number(value, most)):
         raise BadInput(Argument(name), f" must be a share between 0 and 1, such as {example}, not {value!r}")
 
 
