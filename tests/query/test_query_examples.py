@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import tuplet
 from tuplet.cli.demo import bundled
-from tuplet.query.examples import examples
+from tuplet.query.contents import examples
 from tuplet.query.source import Source
 from tuplet.store import Store
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking, query_family, query_shape
 from tuplet.query.schema import Guarantee
 from tuplet.query.witness import Witnesses
-from tuplet.truth.guarantees import Guarantees, ShapeScores, fewest
+from tuplet.truth.guarantees import Guarantees, fewest
 
 Floats = NDArray[np.float64]
 SCALE = 100  # the best tuples of a query whose truth is the measure of the others
@@ -37,10 +37,10 @@ def guaranteed(
             Argument(name), " is a promise about a list from its first tuple on; leave out ", Argument("offset")
         )
     search = _Search(question, engine, limits, deadline)
-    if limits.confidence is None:
-        assert limits.max_false is not None
-        return _mostly_right(search, question, limits.max_false)
-    return _confident(search, question, limits.confidence)
+    if limits.confidence is not None:
+        return search.confident(limits.confidence)
+    assert limits.max_false is not None
+    return search.mostly_right(limits.max_false)
 
 
 def measure(truth: Floats) -> float:
@@ -81,24 +81,53 @@ class _Search:
         limits = replace(self.limits, k=count, offset=0)
         return self.question.readings[0].rank(self.question.source, self.engine, limits, self.deadline)
 
-    @property
-    def most(self) -> int:
-        """The tuples that may be listed, those before the offset included."""
-        return self.limits.count(1 << 62)
-
     def beginning(self, kept: Callable[[Floats], int]) -> tuple[Ranking, bool]:
         """The tuples that `kept` keeps, as far as the limits allow, and whether that is all of them."""
-        size = FIRST
+        size, most = FIRST, self.limits.count(1 << 62)
         while True:
-            ranking = self.first(min(size, self.most))
+            ranking = self.first(min(size, most))
             listed = len(ranking.tuples)
             number = kept(ranking.truth)
-            ended = listed < min(size, self.most) or ranking.bound == 0
-            if number < listed or ended or size >= self.most or ranking.pruned is not None:
+            ended = listed < min(size, most) or ranking.bound == 0
+            if number < listed or ended or size >= most or ranking.pruned is not None:
                 break
             size *= 4
         complete = ranking.exact and (number < listed or (ended and ranking.pruned is None))
         return _first(ranking, number), complete
+
+    def mostly_right(self, share: float) -> tuple[Ranking, Guarantee]:
+        """The list of which at most this share is wrong: as held-out facts bear out, or by truth alone."""
+        ranking, complete = self.beginning(lambda truth: within(share, truth))
+        borne_out = self.question.source.borne_out
+        if borne_out is None:
+            return ranking, Guarantee("max_false", share, complete)
+        # No tuple has more borne out than its truth, so the list by truth holds the one that is promised.
+        least = Witnesses.from_ranking(ranking, self.question.clauses, self.question.source).least_truth(borne_out)
+        number, smallest = within(share, least), 1 - borne_out.surest
+        promised = bool(number) or smallest <= share
+        told = Guarantee("max_false", share, complete, ground="facts", promised=promised)
+        return _first(ranking, number), replace(told, facts=borne_out.facts, least=round(smallest, 6))
+
+    def confident(self, confidence: float) -> tuple[Ranking, Guarantee]:
+        """The set that holds a true tuple with this probability."""
+        held = self.question.source.guarantees
+        if held is None:
+            raise BadInput(
+                Argument("confidence"),
+                " needs queries that were held out from this store: ",
+                "tuplet bench sample, then tuplet guarantee STORE QUERIES",
+            )
+        if not self.question.clauses:  # nothing can be true
+            return self.first(0), Guarantee("confidence", confidence, complete=True)
+        level, ground = _level(held, self.question.clauses, confidence)
+        if level is None:
+            why = f"too few held-out answers of {ground.shape} have any truth"
+            raise BadInput(Argument("confidence"), f" {confidence:g} has no ground for this query: {why}")
+        best = self.first(SCALE)
+        ranking, complete = self.beginning(at_least(level, measure(best.truth)))
+        complete = complete and best.exact
+        promised = complete and ground.ground == "shape" and not ground.everything
+        return ranking, replace(ground, complete=complete, promised=promised)
 
 
 def _first(ranking: Ranking, number: int) -> Ranking:
@@ -108,74 +137,28 @@ def _first(ranking: Ranking, number: int) -> Ranking:
     return replace(ranking.take(slice(number)), bound=float(ranking.truth[number]))
 
 
-def _mostly_right(search: _Search, question: Question, share: float) -> tuple[Ranking, Guarantee]:
-    """The list of which at most this share is wrong: by what held-out facts bear out, or by truth if nothing was."""
-    ranking, complete = search.beginning(lambda truth: within(share, truth))
-    borne_out = question.source.borne_out
-    if borne_out is None:
-        return ranking, Guarantee("max_false", share, complete)
-    # No tuple has more borne out than its truth, so the list by truth holds the one that is promised.
-    least = Witnesses.from_ranking(ranking, question.clauses, question.source).least_truth(borne_out)
-    number, smallest = within(share, least), 1 - borne_out.surest
-    promised = bool(number) or smallest <= share
-    told = Guarantee("max_false", share, complete, ground="facts", promised=promised)
-    return _first(ranking, number), replace(told, facts=borne_out.facts, least=round(smallest, 6))
-
-
-def _confident(search: _Search, question: Question, confidence: float) -> tuple[Ranking, Guarantee]:
-    """The set that holds a true tuple with this probability."""
-    held = question.source.guarantees
-    if held is None:
-        raise BadInput(
-            Argument("confidence"),
-            " needs queries that were held out from this store: ",
-            "tuplet bench sample, then tuplet guarantee STORE QUERIES",
-        )
-    if not question.clauses:  # nothing can be true
-        return search.first(0), Guarantee("confidence", confidence, complete=True)
-    level, ground = _level(held, question.clauses, confidence)
-    if level is None:
-        raise BadInput(
-            Argument("confidence"),
-            f" {confidence:g} has no ground for this query: too few held-out answers of {ground.shape} have any truth",
-        )
-    best = search.first(SCALE)
-    ranking, complete = search.beginning(at_least(level, measure(best.truth)))
-    complete = complete and best.exact
-    promised = complete and ground.ground == "shape" and not ground.everything
-    return ranking, replace(ground, complete=complete, promised=promised)
-
-
 def _level(held: Guarantees, clauses: Clauses, confidence: float) -> tuple[float | None, Guarantee]:
-    """From which score on tuples are in the set; None: too few held-out answers are in reach to tell."""
+    """From which score on tuples are in the set, and the promise of a set that is not there yet.
+
+    None: too few held-out answers are in reach to tell.
+    """
     shape, family = query_shape(clauses), query_family(clauses)
     own = held.shapes.get(shape or "")
-    if own is not None and own.queries >= fewest(confidence):
-        return _found("shape", [own], confidence)
-    others = [one for one in held.family(family) if one.queries >= fewest(confidence)]
-    if not others:
+    ground: Literal["shape", "family"] = "shape"
+    shapes = [own] if own is not None and own.queries >= fewest(confidence) else []
+    if not shapes:
+        ground, shapes = "family", [one for one in held.family(family) if one.queries >= fewest(confidence)]
+    if not shapes:
         known = ", ".join(one.name for one in held.shapes.values())
         raise BadInput(
             Argument("confidence"),
             f" {confidence:g} has no ground for this query ({family}): ",
             f"at least {fewest(confidence)} queries of its shape must be held out; there are those of {known}",
         )
-    return _found("family", others, confidence)
-
-
-def _found(
-    ground: Literal["shape", "family"], shapes: Sequence[ShapeScores], confidence: float
-) -> tuple[float | None, Guarantee]:
-    """The lowest level of some shapes, and the promise of a set that is not there yet.
-
-    Where it takes everything, the level is that of the true tuples that the table reaches.
-    """
     levels = [(one.level(confidence) or 0.0, one) for one in shapes]
-    lowest, held = min(levels, key=lambda pair: pair[0])
+    lowest, least = min(levels, key=lambda pair: pair[0])
     everything = not lowest
-    if everything:
+    if everything:  # then the level is that of the true tuples that the table reaches
         lowest = min(one.reached().level(confidence) or 0.0 for one in shapes)
-    reach = round(held.reach, 4)
-    return lowest or None, Guarantee(
-        "confidence", confidence, False, everything, ground, held.name, held.queries, reach
-    )
+    promise = Guarantee("confidence", confidence, False, everything, ground, least.name, least.queries)
+    return lowest or None, replace(promise, reach=round(least.reach, 4))

@@ -19,8 +19,8 @@ from tuplet.lang.ast import Query
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
 from tuplet.query.ask import ask, plan_text
+from tuplet.query.contents import examples
 from tuplet.query.engine import Engine
-from tuplet.query.examples import examples
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.query.question import Question
 from tuplet.server import models

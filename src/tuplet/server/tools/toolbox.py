@@ -22,7 +22,7 @@ from tuplet.progress import aligned
 from tuplet.query import ask as asking
 from tuplet.query import contents, evidence
 from tuplet.query.answers import Answers, show_entity
-from tuplet.query.examples import examples
+from tuplet.query.contents import examples
 from tuplet.query.limits import Deadline, Limits, Only, whole_number
 from tuplet.query.schema import AnswerDict, AnswersDict, Fact, JsonSchema, json_schema
 from tuplet.server.asking import QueryService
