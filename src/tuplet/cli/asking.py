@@ -93,10 +93,10 @@ def run_method(arguments: argparse.Namespace) -> Any:
 
 def run_data(arguments: argparse.Namespace) -> Any:
     """`tuplet data fetch` and `list`."""
-    from tuplet.read.datasets import fetch, listed
+    from tuplet.read.datasets import fetch, list_graphs
 
     if arguments.action == "list":
-        return [asdict(graph) for graph in listed()] if arguments.json else "\n".join(map(str, listed()))
+        return [asdict(graph) for graph in list_graphs()] if arguments.json else "\n".join(map(str, list_graphs()))
     graph = fetch(arguments.name, arguments.from_dir)
     target = arguments.output or f"{arguments.name}.graph"
     graph.save(target, force=arguments.force)

@@ -25,7 +25,7 @@ def write_graphml(content: ExportContent, path: Path) -> None:
     graph, ids = content.graph, dict[tuple[str, str], str]()
 
     def data(element: str, said: Iterable[Tagged]) -> str:
-        texts = ((ids[element, name], escape(_checked(typed_text(value)[1]))) for name, value, _ in said)
+        texts = ((ids[element, name], escape(_check(typed_text(value)[1]))) for name, value, _ in said)
         return "".join(f'<data key="{key}">{text}</data>' for key, text in texts)
 
     edges = dict[str, Kind](relation="text")
@@ -37,7 +37,7 @@ def write_graphml(content: ExportContent, path: Path) -> None:
             found = {name: kind for name, (kind, _) in column_kinds(content.columns(relation)).items()}
             for name, kind in {**fixed, **found, **fixed}.items():
                 ids[element, name] = key = f"d{len(ids)}"
-                about = f'attr.name={_quoted(name)} attr.type="{_TYPES.get(kind, "string")}"'
+                about = f'attr.name={_quote(name)} attr.type="{_TYPES.get(kind, "string")}"'
                 stream.write(f'<key id="{key}" for="{element}" {about}/>\n')
         stream.write('<graph edgedefault="directed">\n')
         for start in range(0, len(graph.entities), _CHUNK):
@@ -47,7 +47,7 @@ def write_graphml(content: ExportContent, path: Path) -> None:
                 said: list[Tagged] = [pair for pair in values.get(i, []) if pair[0] != "label"]
                 if label := graph.entities.label(i):
                     said.append(("label", label, ""))
-                stream.write(f"<node id={_quoted(name)}>{data('node', said)}</node>\n")
+                stream.write(f"<node id={_quote(name)}>{data('node', said)}</node>\n")
         for facts in content.facts():
             heads, tails = (graph.entities.names(ends) for ends in (facts.heads, facts.tails))
             values, every = (
@@ -57,16 +57,16 @@ def write_graphml(content: ExportContent, path: Path) -> None:
             for i, key in enumerate(facts.keys.tolist()):
                 said = [every, *values.get(key, ())]
                 said += [("truth", float(facts.truth[i]), "")] if content.weighted else []
-                ends = f"source={_quoted(heads[i])} target={_quoted(tails[i])}"
+                ends = f"source={_quote(heads[i])} target={_quote(tails[i])}"
                 stream.write(f"<edge {ends}>{data('edge', said)}</edge>\n")
         stream.write("</graph>\n</graphml>\n")
 
 
-def _quoted(text: str) -> str:
-    return quoteattr(_checked(text))
+def _quote(text: str) -> str:
+    return quoteattr(_check(text))
 
 
-def _checked(text: str) -> str:
+def _check(text: str) -> str:
     """XML has no way to write most control characters."""
     for letter in text:
         if (letter < " " and letter not in "\t\n\r") or letter in "\ufffe\uffff":

@@ -96,7 +96,7 @@ def _write(content: ExportContent, path: Path, name: Term, annotate: Annotate, h
         for facts in content.facts():
             relation = name(graph.relations.name(facts.relation))
             heads, tails = (map(name, graph.entities.names(ends)) for ends in (facts.heads, facts.tails))
-            said = _said(content, facts, name)
+            said = _gather(content, facts, name)
             for i, (head, tail) in enumerate(zip(heads, tails, strict=True)):
                 fact = f"{head} {relation} {tail}"
                 if facts.stated[i]:
@@ -110,7 +110,7 @@ def _write(content: ExportContent, path: Path, name: Term, annotate: Annotate, h
                 stream.write(f"{name(graph.relations.name(r))} {name(LABEL)} {literal(label)} .\n")
 
 
-def _said(content: ExportContent, facts: ExportedFacts, name: Term) -> dict[int, list[tuple[str, str]]]:
+def _gather(content: ExportContent, facts: ExportedFacts, name: Term) -> dict[int, list[tuple[str, str]]]:
     """Truth, date and attributes of facts that have any, by their place."""
     found: dict[int, list[tuple[str, str]]] = {}
     for i in np.flatnonzero((facts.truth != 1) | ~facts.stated).tolist():

@@ -68,7 +68,7 @@ class Claims:
         self.searches = [ClauseSearch(clause, self.store, self.logic) for clause in self.clauses]
         self.stated = [ClauseSearch(clause, self.store, self.logic, facts=True) for clause in self.clauses]
         named = (zip(self.free, answer["tuple"], strict=True) for answer in self.answers)
-        self.tuples = [tuple(_known(name, self.entities) for _, name in answer) for answer in named]
+        self.tuples = [tuple(_look_up(name, self.entities) for _, name in answer) for answer in named]
 
     def _clause(self, written: Any) -> ProofClause:
         """A clause in numbers: `?x` is a variable, `<x>` an entity."""
@@ -77,9 +77,9 @@ class Claims:
         relations = {name: i for i, name in enumerate(self.store.relations)}
 
         def node(term: str) -> int:
-            return _known(term, places) if term[0] == "?" else ~_known(term[1:-1], self.entities)
+            return _look_up(term, places) if term[0] == "?" else ~_look_up(term[1:-1], self.entities)
 
-        made = [SignedAtom(node(h), _known(r, relations), node(t), negated) for h, r, t, negated in atoms]
+        made = [SignedAtom(node(h), _look_up(r, relations), node(t), negated) for h, r, t, negated in atoms]
         stated = {end for atom in made if not atom.negated for end in (atom.head, atom.tail)}
         if len(places) > 64 or len(places) != len(self.free) + len(exists) or not stated >= set(places.values()):
             raise UnusableProof("not a safe query: each variable, 64 at most, needs its own name and a positive atom")
@@ -94,7 +94,7 @@ class Claims:
             claimed, status, witnesses = [answer[key] for key in ANSWER][1:]
             found, named = self._answer(ids, claimed, status, witnesses), self.rank[list(ids)].tolist()
             if (claimed >= before or found >= right * (1 - SLACK)) and (claimed != before or named <= names):
-                raise FalseClaim(f"{self._said(ids)} does not come after the answer before it")
+                raise FalseClaim(f"{self._describe(ids)} does not come after the answer before it")
             before, right, names = claimed, found, named
         last = min(right, 1.0)
         if not 0 <= self.bound <= last * (1 + ROUNDING):
@@ -110,21 +110,21 @@ class Claims:
             truth = 0.0
             if witness is not None:
                 others = {name[1:]: witness["values"].get(name[1:], "") for name in clause.variables[len(ids) :]}
-                values = [*ids, *(_known(name, self.entities) for name in others.values())]
+                values = [*ids, *(_look_up(name, self.entities) for name in others.values())]
                 found = [self._fact(atom, values) for atom in clause.atoms]
                 for claim, fact in zip([witness["values"], *witness["facts"]], [others, *found], strict=True):
                     if claim != fact:
-                        raise FalseClaim(f"{self._said(ids)} rests on {claim}, where the store has {fact}")
+                        raise FalseClaim(f"{self._describe(ids)} rests on {claim}, where the store has {fact}")
                 some |= any(fact["observed"] > fact["negated"] for fact in found)
                 truth = search.best(values)
             if (better := search.best(ids, truth * (1 + ROUNDING))) > truth * (1 + ROUNDING):
-                raise FalseClaim(f"{self._said(ids)} rests on a truth of {truth:.6g}, and has one of {better:.6g}")
+                raise FalseClaim(f"{self._describe(ids)} rests on a truth of {truth:.6g}, and has one of {better:.6g}")
             truths.append(truth)
         if not math.isclose(claimed, right := self._either(truths), rel_tol=ROUNDING) or not right:
-            raise FalseClaim(f"{self._said(ids)} is said to have truth {claimed:.6g}; it has {right:.6g}")
+            raise FalseClaim(f"{self._describe(ids)} is said to have truth {claimed:.6g}; it has {right:.6g}")
         kind = "observed" if crisp else "mixed" if some else "predicted"
         if status != kind or self.only not in (None, STATUS[crisp]):
-            raise FalseClaim(f"{self._said(ids)} is said to be {status}; it is {kind} (only {self.only})")
+            raise FalseClaim(f"{self._describe(ids)} is said to be {status}; it is {kind} (only {self.only})")
         return right
 
     def _fact(self, atom: SignedAtom, values: Values) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Claims:
                 crisp = any(each.best(ids) > 0 for each in self.stated)  # the stated facts alone give it
                 if (truth > above or early) and self.only in (None, STATUS[crisp]):
                     why = f"the bound is {self.bound:.6g}" if truth > above else "its name comes before the last answer"
-                    raise FalseClaim(f"{self._said(ids)} is not listed, has truth {truth:.6g}, and {why}")
+                    raise FalseClaim(f"{self._describe(ids)} is not listed, has truth {truth:.6g}, and {why}")
 
     def _share(self, truth: float) -> float:
         """What the truest of the clauses has at least, if all together have such a truth."""
@@ -168,11 +168,11 @@ class Claims:
         """The truth of a disjunction."""
         return reduce(EITHER[self.logic], truths, 0.0)
 
-    def _said(self, ids: Sequence[int]) -> str:
+    def _describe(self, ids: Sequence[int]) -> str:
         return f"({', '.join(self.store.names[i] for i in ids)})"
 
 
-def _known(name: str, numbers: Mapping[str, int]) -> int:
+def _look_up(name: str, numbers: Mapping[str, int]) -> int:
     if name not in numbers:
         raise FalseClaim(f"nothing is called {name!r} there")
     return numbers[name]

@@ -24,13 +24,13 @@ class SignedAtom(NamedTuple):
     negated: bool
 
 
-def bounded(one: Any, other: Any) -> Any:
+def add_bounded(one: Any, other: Any) -> Any:
     """The conjunction of Łukasiewicz, of truths rounded down to multiples of 1 / GRID, so that sums are exact."""
     return np.maximum((np.floor(one * GRID) + np.floor(other * GRID)) / GRID - 1, 0.0)
 
 
 Connective = Callable[[Any, Any], Any]
-BOTH: dict[str, Connective] = {"product": np.multiply, "godel": np.minimum, "lukasiewicz": bounded}
+BOTH: dict[str, Connective] = {"product": np.multiply, "godel": np.minimum, "lukasiewicz": add_bounded}
 EITHER: dict[str, Connective] = {
     "product": lambda p, q: p + q * (1 - p), "godel": max, "lukasiewicz": lambda p, q: min(1.0, p + q),
 }  # fmt: skip
@@ -81,7 +81,7 @@ class ClauseSearch:
         value: Floats = self.store.look_up(atom.relation, heads, tails)[self.facts].astype(float)
         return 1.0 - value if atom.negated else value
 
-    def _tested(self, near: int, far: int, these: Ids, those: Ids) -> Floats:
+    def _test(self, near: int, far: int, these: Ids, those: Ids) -> Floats:
         """The truth of all that is said of two variables, for pairs of entities."""
         found = np.ones(len(those))
         for test in self.tests[frozenset((near, far))]:
@@ -98,7 +98,7 @@ class ClauseSearch:
         these, those = (heads, tails) if atom.head == near else (tails, heads)
         kept = np.flatnonzero((self.own[near][these] > 0) & (self.own[far][those] > 0))
         kept = kept[np.argsort(these[kept], kind="stable")]
-        return these[kept], those[kept], self._tested(near, far, these[kept], those[kept])
+        return these[kept], those[kept], self._test(near, far, these[kept], those[kept])
 
     def _plan(self) -> None:
         """The order of the variables, the tree that joins them, and its messages to the roots: the best below."""
@@ -149,7 +149,7 @@ class ClauseSearch:
             now = np.full(len(ids), truth)
         now = both(now, self.own[variable][ids])
         for u in self.others[variable]:
-            now = both(now, self._tested(u, variable, np.array([values[u]]), ids))
+            now = both(now, self._test(u, variable, np.array([values[u]]), ids))
         bound = both(now, self.below[variable][ids])
         for later in self.order[depth + 1 :]:
             if later in self.top:

@@ -39,33 +39,33 @@ _ARROW: dict[Kind, pa.DataType] = {
 }
 
 
-def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def infer_values(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """The values of cells of the most special kind that fits them all; null where there is none.
 
     If at least half are numbers (or dates) and the others are not, there are two arrays: those, and the rest as texts.
 
-    >>> [part.to_pylist() for part in inferred(pa.array(["31", "", "28"])) if part is not None]
+    >>> [part.to_pylist() for part in infer_values(pa.array(["31", "", "28"])) if part is not None]
     [[31, None, 28]]
-    >>> [part.to_pylist() for part in inferred(pa.array(["31", "old", "28", "NA"])) if part is not None]
+    >>> [part.to_pylist() for part in infer_values(pa.array(["31", "old", "28", "NA"])) if part is not None]
     [[31, None, 28, None], [None, 'old', None, None]]
-    >>> [part.to_pylist()[1] for part in inferred(pa.array(["2024-02-01", "2024-02-30"])) if part is not None]
+    >>> [part.to_pylist()[1] for part in infer_values(pa.array(["2024-02-01", "2024-02-30"])) if part is not None]
     [None, '2024-02-30']
-    >>> inferred(pa.array(["007", ""]))[0].to_pylist()
+    >>> infer_values(pa.array(["007", ""]))[0].to_pylist()
     ['007', None]
-    >>> inferred(pa.array(["12345678901234567890", "7"]))[0].to_pylist()
+    >>> infer_values(pa.array(["12345678901234567890", "7"]))[0].to_pylist()
     ['12345678901234567890', '7']
     """
-    coded = whole(cells).cast(pa.large_string()).dictionary_encode()
+    coded = join_chunks(cells).cast(pa.large_string()).dictionary_encode()
     words = coded.dictionary
     empty = pc.equal(words, "")
     said = pc.invert(pc.or_(empty, pc.is_in(words, MISSING)))
     some = pc.sum(said).as_py() or 0
     fitting: dict[Kind, pa.Array] = {}
     for kind in _PATTERNS:
-        values = _parsed(kind, words)
+        values = _parse_words(kind, words)
         if kind == "number":
             code = pc.and_(pc.match_substring_regex(words, _CODE), pc.is_null(fitting["integer"]))
-            values = _only(values, pc.invert(code))
+            values = _keep(values, pc.invert(code))
         found = len(values) - values.null_count
         if found and found == some:
             return values.take(coded.indices), None
@@ -77,25 +77,25 @@ def inferred(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
             others = pc.and_(said, pc.is_null(values))
             if kind == "number" and fitting["integer"].null_count == values.null_count:
                 values = fitting["integer"]
-            return values.take(coded.indices), _only(words, others).take(coded.indices)
+            return values.take(coded.indices), _keep(words, others).take(coded.indices)
     # Texts keep their dictionary, which spares looking up each of them.
     absent = empty.take(coded.indices)
     indices = pc.if_else(absent, pa.scalar(None, coded.indices.type), coded.indices)
     return pa.DictionaryArray.from_arrays(indices, words), None
 
 
-def of_kind(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:
+def cast_words(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:
     """The values of cells that are said to be of a kind, null where a cell is empty; and the first that is not.
 
-    >>> of_kind(pa.array(["1", "", "x"]), "integer")[1], of_kind(pa.array([" +7"]), "integer")[0].to_pylist()
+    >>> cast_words(pa.array(["1", "", "x"]), "integer")[1], cast_words(pa.array([" +7"]), "integer")[0].to_pylist()
     ('x', [7])
     """
-    cells = whole(cells).cast(pa.large_string())
+    cells = join_chunks(cells).cast(pa.large_string())
     if kind == "text":
         return cells, None
     coded = cells.dictionary_encode()
-    words = _only(coded.dictionary, pc.not_equal(coded.dictionary, ""))
-    values, bad = _parsed(kind, words), None
+    words = _keep(coded.dictionary, pc.not_equal(coded.dictionary, ""))
+    values, bad = _parse_words(kind, words), None
     if values.null_count > words.null_count:  # other spellings, such as 007 and INF
         read = [None if word is None else _read(kind, word.strip()) for word in words.to_pylist()]
         values = pa.array(read, _ARROW[kind])
@@ -104,9 +104,9 @@ def of_kind(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:
     return values.take(coded.indices), bad
 
 
-def _parsed(kind: Kind, words: pa.Array) -> pa.Array:
+def _parse_words(kind: Kind, words: pa.Array) -> pa.Array:
     """Words as values of a kind, null where a word does not look like one."""
-    fitting = _only(words, pc.match_substring_regex(words, _PATTERNS[kind]))
+    fitting = _keep(words, pc.match_substring_regex(words, _PATTERNS[kind]))
     try:
         return _cast(kind, fitting)
     except pa.ArrowException:  # one looks like a value and is none: there is no 30th of February
@@ -121,7 +121,7 @@ def _read(kind: Kind, word: str) -> Any:
         return None
 
 
-def whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def join_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
@@ -136,7 +136,7 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))
 
 
-def _only(values: pa.Array, keep: pa.Array) -> pa.Array:
+def _keep(values: pa.Array, keep: pa.Array) -> pa.Array:
     return pc.if_else(keep, values, pa.scalar(None, values.type))
 
 
@@ -203,32 +203,32 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], Kind], ...] = (
 )
 
 
-def kind_of_type(kind: pa.DataType) -> Kind | None:
+def find_kind(kind: pa.DataType) -> Kind | None:
     """The kind of the values of an Arrow type, if attributes can hold them."""
     return next((found for fits, found in _KINDS if fits(kind)), None)
 
 
-def normal(column: pa.Array | pa.ChunkedArray) -> pa.Array | None:
+def normalize(column: pa.Array | pa.ChunkedArray) -> pa.Array | None:
     """Values of a table as attributes keep them: 64-bit numbers, days, times in microseconds, texts; None if neither.
 
-    >>> normal(pa.array([1.0, None])).to_pylist(), normal(pa.array([1.5, float("nan")])).to_pylist()
+    >>> normalize(pa.array([1.0, None])).to_pylist(), normalize(pa.array([1.5, float("nan")])).to_pylist()
     ([1, None], [1.5, None])
     """
-    array, stored = whole(column), column.type
+    array, stored = join_chunks(column), column.type
     if pa.types.is_dictionary(stored):
-        return normal(array.cast(stored.value_type))
+        return normalize(array.cast(stored.value_type))
     if pa.types.is_list(stored) or pa.types.is_large_list(stored):
-        inner = normal(array.values)
+        inner = normalize(array.values)
         made = pa.ListArray if pa.types.is_list(stored) else pa.LargeListArray
         return None if inner is None else made.from_arrays(array.offsets, inner, mask=pc.is_null(array))
-    if (kind := kind_of_type(stored)) is None:
+    if (kind := find_kind(stored)) is None:
         return None
     wanted = pa.timestamp("us") if kind == "time" and stored.tz is None else _ARROW[kind]
     array = array.cast(wanted, safe=False)
     if kind != "number":
         return array
     # Where values are missing, data frames write whole numbers with a fraction of 0.
-    array = _only(array, pc.invert(pc.is_nan(array)))
+    array = _keep(array, pc.invert(pc.is_nan(array)))
     if array.null_count in (0, len(array)) or not pc.all(pc.equal(pc.round(array), array)).as_py():
         return array
     return array.cast(pa.int64()) if pc.max(pc.abs(array)).as_py() < 2**53 else array
@@ -241,16 +241,16 @@ _COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)")
 _LOCAL = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T](\d{1,2}):(\d\d)(?::(\d\d))?)?")
 
 
-def seconds(text: str, day_first: bool | None = None) -> int:
+def parse_seconds(text: str, day_first: bool | None = None) -> int:
     """A date as seconds: a year, a month, a day or a time as ISO 8601 writes it; other whole numbers are Unix time.
 
     Days are read as 31.05.2024, too; with slashes if it is known whether the day comes first.
 
-    >>> [seconds(text) for text in ("1970-01-02", "1970/1/2", "1970", "19700102", "1970-01-02T00:00:30Z", "90", "")]
-    [86400, 86400, 0, 86400, 86430, 90, -9223372036854775808]
-    >>> seconds("02.01.1970"), seconds("1/2/1970", day_first=False), seconds("2/1/1970 0:01", day_first=True)
-    (86400, 86400, 86460)
-    >>> seconds("tomorrow")
+    >>> [parse_seconds(text) for text in ("1970-01-02", "1970/1/2", "1970", "19700102", "02.01.1970", "90", "")]
+    [86400, 86400, 0, 86400, 86400, 90, -9223372036854775808]
+    >>> parse_seconds("1/2/1970", day_first=False), parse_seconds("2/1/1970 0:01", day_first=True)
+    (86400, 86460)
+    >>> parse_seconds("tomorrow")
     Traceback (most recent call last):
     ValueError: the date 'tomorrow' is not like 2024, 2024-05-31 or 2024-05-31T12:30:00; an attribute may be any text
     """
@@ -292,21 +292,21 @@ def _day_first(words: Iterable[str]) -> bool | None:
     return first if first != second else None
 
 
-def seconds_of(where: str, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+def cast_dates(where: str, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """The dates of an Arrow column of dates, times, numbers or text. [rows]"""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        moments = whole(column).cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+        moments = join_chunks(column).cast(pa.timestamp("s", getattr(kind, "tz", None)), safe=False).cast(pa.int64())
         dates: NDArray[np.int64] = moments.fill_null(NO_DATE).to_numpy()
         return dates
     try:
-        coded = whole(column).cast(pa.large_string()).fill_null("").dictionary_encode()
+        coded = join_chunks(column).cast(pa.large_string()).fill_null("").dictionary_encode()
     except pa.ArrowException:
         raise BadInput(f"{where}: the date column of type {kind} does not hold dates") from None
     words = coded.dictionary.to_pylist()
     day_first = _day_first(words)
     try:
-        known = np.array([seconds(text, day_first) for text in words], np.int64)
+        known = np.array([parse_seconds(text, day_first) for text in words], np.int64)
     except ValueError as error:
         raise BadInput(f"{where}: {error}") from None
     dates = known[coded.indices.to_numpy()]

@@ -11,7 +11,7 @@ from typing import Any
 from tuplet.errors import BadInput, unknown
 from tuplet.read.facts import FactColumns
 from tuplet.read.mapping import Choice, TableLayout, label_place
-from tuplet.read.tables import of_layout, of_table
+from tuplet.read.tables import from_layout, from_table
 
 _FACTS, _NODES = ("facts", "triples", "edges"), "nodes"  # tables that are read if a database has several
 
@@ -25,10 +25,10 @@ def read_duckdb(path: Path, columns: Choice | None = None) -> Iterator[FactColum
     except duckdb.Error as error:
         raise BadInput(f"{path}: cannot be read as DuckDB ({str(error).splitlines()[0]})") from None
     with closing(connection):
-        yield from of_duckdb(connection, columns, file, table)
+        yield from from_duckdb(connection, columns, file, table)
 
 
-def of_duckdb(
+def from_duckdb(
     connection: Any, columns: Choice | None = None, where: str = "the database", table: str = ""
 ) -> Iterator[FactColumns]:
     """What the tables of a DuckDB connection say, or one of them."""
@@ -46,7 +46,7 @@ def of_duckdb(
         if name in facts or name.lower() == _NODES:
             rows = connection.table(f'"{name}"').to_arrow_table()
             chosen, nodes = (columns, False) if name in facts else (None, True)
-            yield from of_table(f"{where}, table {name}", rows, chosen, nodes)
+            yield from from_table(f"{where}, table {name}", rows, chosen, nodes)
 
 
 def read_ladybug(path: Path, columns: Choice | None = None) -> Iterator[FactColumns]:
@@ -58,10 +58,10 @@ def read_ladybug(path: Path, columns: Choice | None = None) -> Iterator[FactColu
     except RuntimeError as error:
         raise BadInput(f"{path}: cannot be read as Ladybug ({str(error).splitlines()[0]})") from None
     with closing(database), closing(connection):
-        yield from of_ladybug(connection, str(path))
+        yield from from_ladybug(connection, str(path))
 
 
-def of_ladybug(connection: Any, where: str = "the database") -> Iterator[FactColumns]:
+def from_ladybug(connection: Any, where: str = "the database") -> Iterator[FactColumns]:
     """What a Ladybug connection says: nodes are called `Table:key`, their table is their type."""
     tables = {row[1]: row[2] for row in connection.execute("CALL show_tables() RETURN *")}
     key = {}
@@ -69,15 +69,15 @@ def of_ladybug(connection: Any, where: str = "the database") -> Iterator[FactCol
         info = list(connection.execute(f"CALL table_info('{name}') RETURN *"))
         key[name] = next(row[1] for row in info if row[4])
         names = [row[1] for row in info]
-        table = connection.execute(f"MATCH (n:{_quoted(name)}) RETURN n.*").get_as_arrow()
-        yield from of_layout(
+        table = connection.execute(f"MATCH (n:{_quote(name)}) RETURN n.*").get_as_arrow()
+        yield from from_layout(
             f"{where}, table {name}", table.rename_columns(names), _node_layout(name, names, key[name])
         )
     for name in (name for name, kind in tables.items() if kind == "REL"):
         properties = [row[1] for row in connection.execute(f"CALL table_info('{name}') RETURN *")]
         for head, tail, *_ in list(connection.execute(f"CALL show_connection('{name}') RETURN *")):
-            wanted = [f"a.{_quoted(key[head])}", f"b.{_quoted(key[tail])}", *(f"r.{_quoted(p)}" for p in properties)]
-            pattern = f"MATCH (a:{_quoted(head)})-[r:{_quoted(name)}]->(b:{_quoted(tail)}) RETURN {', '.join(wanted)}"
+            wanted = [f"a.{_quote(key[head])}", f"b.{_quote(key[tail])}", *(f"r.{_quote(p)}" for p in properties)]
+            pattern = f"MATCH (a:{_quote(head)})-[r:{_quote(name)}]->(b:{_quote(tail)}) RETURN {', '.join(wanted)}"
             table = connection.execute(pattern).get_as_arrow()
             layout = TableLayout(
                 len(wanted),
@@ -86,7 +86,7 @@ def of_ladybug(connection: Any, where: str = "the database") -> Iterator[FactCol
                 spaces={"head": head, "tail": tail},
                 relation_name=name,
             )
-            yield from of_layout(f"{where}, table {name}", table, layout)
+            yield from from_layout(f"{where}, table {name}", table, layout)
 
 
 def _node_layout(name: str, names: list[str], key: str) -> TableLayout:
@@ -95,7 +95,7 @@ def _node_layout(name: str, names: list[str], key: str) -> TableLayout:
     return TableLayout(len(names), role, attributes=place, spaces={"id": name}, type_name=name)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return name if re.fullmatch(r"\w+", name) else f"`{name}`"
 
 

@@ -94,10 +94,10 @@ def _public_graphs() -> Iterator[PublicGraph]:
 DATASETS = {graph.name: graph for graph in _public_graphs()}
 
 
-def listed() -> list[PublicGraph]:
+def list_graphs() -> list[PublicGraph]:
     """All graphs that `fetch` knows, with their sizes.
 
-    >>> [graph.name for graph in listed() if graph.entities < 1000]
+    >>> [graph.name for graph in list_graphs() if graph.entities < 1000]
     ['umls', 'kinships', 'nations']
     """
     return list(DATASETS.values())

@@ -34,7 +34,7 @@ from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary, arrow_bytes
 from tuplet.graph.versions import pair_key
 from tuplet.progress import counted
-from tuplet.read.cells import is_text, kind_of_type, whole
+from tuplet.read.cells import find_kind, is_text, join_chunks
 
 
 @dataclass(frozen=True)
@@ -82,23 +82,23 @@ class FactColumns:
         """The same with more remarks."""
         return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
 
-    def renamed(self, rename: Callable[[str], str]) -> FactColumns:
+    def rename(self, rename: Callable[[str], str]) -> FactColumns:
         """The same of entities and relations by other names."""
         values = tuple(
-            batch if batch.subjects is None else replace(batch, subjects=_renamed(batch.subjects, rename))
+            batch if batch.subjects is None else replace(batch, subjects=_rename(batch.subjects, rename))
             for batch in self.values
         )
-        ends = {name: _renamed(getattr(self, name), rename) for name in ("head", "relation", "tail")}
+        ends = {name: _rename(getattr(self, name), rename) for name in ("head", "relation", "tail")}
         return replace(self, values=values, labels={rename(name): text for name, text in self.labels.items()}, **ends)
 
     def after_blank(self, number: int) -> FactColumns:
         """The same facts with names for blank nodes that begin at another number."""
         if not (number and self.blank_nodes):
             return self
-        return self.renamed(lambda name: f"_:b{int(name[3:]) + number}" if name.startswith("_:b") else name)
+        return self.rename(lambda name: f"_:b{int(name[3:]) + number}" if name.startswith("_:b") else name)
 
 
-def _renamed(column: pa.Array | pa.ChunkedArray, rename: Callable[[str], str]) -> pa.ChunkedArray:
+def _rename(column: pa.Array | pa.ChunkedArray, rename: Callable[[str], str]) -> pa.ChunkedArray:
     made = []
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
@@ -206,12 +206,12 @@ class FactCollector:
     def add(self, split: str, part: FactColumns) -> None:
         """Take facts of a split; they come in the order of the splits."""
         columns: dict[str, NDArray[Any]] = {
-            "head": numbers(self._entities, part.head),
-            "tail": numbers(self._entities, part.tail),
+            "head": number_names(self._entities, part.head),
+            "tail": number_names(self._entities, part.tail),
             "split": np.full(len(part.head), SPLIT_CODE[split], np.uint8),
         }
         columns |= {name: array for name, array in (("truth", part.truth), ("date", part.date)) if array is not None}
-        relation = numbers(self._relations, part.relation)
+        relation = number_names(self._relations, part.relation)
         self._facts.append(relation, columns)
         for batch in part.values:
             self._values.add(batch, self._subjects, (columns["head"], relation, columns["tail"]))
@@ -219,7 +219,7 @@ class FactCollector:
         for name, label in part.labels.items():
             self._labels.setdefault(name, label)
         if part.nodes is not None:
-            numbers(self._entities, part.nodes)
+            number_names(self._entities, part.nodes)
         self._remarks |= dict.fromkeys(part.remarks)
         for name, note in part.notes.items():
             self._notes[name] = _join_notes(self._notes.get(name), note)
@@ -229,7 +229,7 @@ class FactCollector:
     def _subjects(self, names: pa.Array) -> NDArray[np.int32]:
         """The numbers of entities; the attributes of a table are all about the same ones."""
         if self._looked_up is None or self._looked_up[0] is not names:
-            self._looked_up = names, numbers(self._entities, names)
+            self._looked_up = names, number_names(self._entities, names)
         return self._looked_up[1]
 
     def write(
@@ -260,7 +260,7 @@ class FactCollector:
             facts = self._facts.relation(number)
             heads, tails = of_entity[facts.pop("head")], of_entity[facts.pop("tail")]
             key = edge_key(heads, tails, len(entities))
-            kept, dropped = distinct(key, facts["split"], facts.get("truth"), facts.get("date"))
+            kept, dropped = drop_duplicates(key, facts["split"], facts.get("truth"), facts.get("date"))
             counts.update(dropped)
             heads, tails = heads[kept], tails[kept]
             if dropped["zero_truth"]:
@@ -277,8 +277,8 @@ class FactCollector:
             labelled_relations=relations.labelled,
             unlisted=unlisted + unlisted_relations,
             unused_labels=_count_absent(known, found, found_relations) + known.repeated,
-            remarks=[*self._remarks, *_spaced(found), *_spaced(found_relations), *_in_other_letters(found)],
-            attributes=self._values.found(),
+            remarks=[*self._remarks, *_remark_spaces(found), *_remark_spaces(found_relations), *_remark_letters(found)],
+            attributes=self._values.list_found(),
             blank_lines=self._blank_lines,
             **counts,
         )
@@ -297,7 +297,7 @@ def _join_notes(known: Any, note: Any) -> Any:
     return list(dict.fromkeys([*(known or []), *note])) if isinstance(note, list) else note
 
 
-def numbers(table: NameTable, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int32]:
+def number_names(table: NameTable, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int32]:
     """The numbers of the names of a column; where it has dictionaries, only those are looked up."""
     parts = [np.zeros(0, np.int32)]
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
@@ -348,7 +348,7 @@ def _vocabulary(found: pa.Array, listed: NameList | None, known: NameList) -> tu
     return Vocabulary(strings, texts), ids, unlisted
 
 
-def distinct(
+def drop_duplicates(
     key: NDArray[np.int64],
     split: NDArray[np.uint8],
     truth: NDArray[np.float64] | None,
@@ -384,7 +384,7 @@ def distinct(
     }
 
 
-def _spaced(names: pa.Array) -> list[str]:
+def _remark_spaces(names: pa.Array) -> list[str]:
     """The remark on names that differ from others only by spaces before or after them."""
     around = names.filter(pc.or_(pc.starts_with(names, " "), pc.ends_with(names, " ")))
     doubtful = around.filter(pc.is_in(pc.utf8_trim(around, " "), names))
@@ -396,7 +396,7 @@ def _spaced(names: pa.Array) -> list[str]:
     ]
 
 
-def _in_other_letters(names: pa.Array) -> list[str]:
+def _remark_letters(names: pa.Array) -> list[str]:
     """The remark on names that differ from others only by capital letters."""
     if len(names) > 100_000:
         return []
@@ -434,10 +434,10 @@ class ValueCollector:
         `subject` gives the numbers of entities by name, also of those without a value here; `facts` are the heads,
         relations and tails of the facts that the batch came with.
         """
-        values, rows = _flat(batch.values)
+        values, rows = _flatten(batch.values)
         if len(values) == 0:
             return
-        kind, stored = _stored(batch.name, values)
+        kind, stored = _store(batch.name, values)
         key = batch.name, batch.subjects is None, kind
         gathered = self._found.get(key)
         if gathered is None:
@@ -445,17 +445,17 @@ class ValueCollector:
             gathered = self._found[key] = _KindValues(spill)
         if kind == "text":  # only texts that differ are looked up
             coded = stored if pa.types.is_dictionary(stored.type) else stored.dictionary_encode()
-            stored = numbers(gathered.texts, coded)
+            stored = number_names(gathered.texts, coded)
         columns: dict[str, NDArray[Any]] = {"value": stored}
         if batch.subjects is None:
             head, relation, tail = (column if rows is None else column[rows] for column in facts)
             columns |= {"head": head, "tail": tail}
         else:
-            names = whole(batch.subjects)
+            names = join_chunks(batch.subjects)
             columns["head"] = subject(names) if rows is None else subject(names)[rows]
             relation = np.zeros(len(values), np.uint8)
         if batch.languages is not None and kind == "text":
-            tags = whole(batch.languages).fill_null("").dictionary_encode()
+            tags = join_chunks(batch.languages).fill_null("").dictionary_encode()
             known = gathered.tags
             codes = np.array([known.setdefault(tag, len(known)) for tag in tags.dictionary.to_pylist()], np.int16)
             columns["language"] = codes[(tags if rows is None else tags.take(pa.array(rows))).indices.to_numpy()]
@@ -479,7 +479,7 @@ class ValueCollector:
             kind = widest(kinds)
             parts: list[tuple[int, _Rows]] = []
             for number in by_id if of_facts else [0]:
-                rows = _joined_rows([k.rows.relation(number) for k in kinds.values()], kind, of_entity)
+                rows = _join_rows([k.rows.relation(number) for k in kinds.values()], kind, of_entity)
                 if of_facts and len(rows["key"]):
                     key = rows["key"]
                     if number not in orders or not np.array_equal(orders[number][0], key):
@@ -492,7 +492,7 @@ class ValueCollector:
             if parts:
                 yield list(_columns(name, kind, parts, kinds[kind]))
 
-    def found(self) -> tuple[FoundAttribute, ...]:
+    def list_found(self) -> tuple[FoundAttribute, ...]:
         """What was gathered, for the report: by name, those of entities before those of facts."""
         counts: dict[tuple[str, bool], dict[Kind, int]] = {}
         for (name, of_facts, kind), gathered in self._found.items():
@@ -509,7 +509,7 @@ class ValueCollector:
 _Rows = dict[str, NDArray[Any]]
 
 
-def _joined_rows(parts: Sequence[_Rows], kind: Kind, of_entity: Ids) -> _Rows:
+def _join_rows(parts: Sequence[_Rows], kind: Kind, of_entity: Ids) -> _Rows:
     """The rows of the kinds of a family; of several kinds the values are stored as the widest is."""
     made: dict[str, list[NDArray[Any]]] = {"key": [], "value": []}
     spoken = any("language" in rows for rows in parts)
@@ -553,9 +553,9 @@ def _columns(
         yield AttributeColumn.from_content(name, kind, content, relation, tags)
 
 
-def _flat(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64] | None]:
+def _flatten(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int64] | None]:
     """The values that are there, and the row of each; None where every row has one."""
-    values = whole(column)
+    values = join_chunks(column)
     rows: NDArray[np.int64] | None = None
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
         rows = pc.list_parent_indices(values).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -571,12 +571,12 @@ def _flat(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int6
     return values, rows
 
 
-def _stored(name: str, values: pa.Array) -> tuple[Kind, Any]:
+def _store(name: str, values: pa.Array) -> tuple[Kind, Any]:
     """The kind of some values by their Arrow type, and the values as they are stored; texts stay as they are."""
     held = values.type
     if pa.types.is_dictionary(held) and not is_text(held.value_type):
-        return _stored(name, values.dictionary_decode())
-    kind = kind_of_type(held) or "text"
+        return _store(name, values.dictionary_decode())
+    kind = find_kind(held) or "text"
     try:
         match kind:
             case "integer" | "number":

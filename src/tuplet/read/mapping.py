@@ -84,27 +84,27 @@ class Choice(Mapping[str, Place]):
         return all(isinstance(place, int) for place in places)
 
 
-def choice_of(columns: Columns | None, header: bool | None = None) -> Choice | None:
+def choose_columns(columns: Columns | None, header: bool | None = None) -> Choice | None:
     """What the user says about the columns; None if nothing.
 
-    >>> dict(choice_of("head=A,relation=2,tail=C,date=E")), dict(choice_of(["A", "B", "C"]))
+    >>> dict(choose_columns("head=A,relation=2,tail=C,date=E")), dict(choose_columns(["A", "B", "C"]))
     ({'head': 'A', 'relation': 2, 'tail': 'C', 'date': 'E'}, {'head': 'A', 'relation': 'B', 'tail': 'C'})
-    >>> drugs = choice_of("id=drug,relation=targets,treats=disease,attribute=*")
+    >>> drugs = choose_columns("id=drug,relation=targets,treats=disease,attribute=*")
     >>> drugs.relations, drugs.rest
     ((('targets', 'targets'), ('treats', 'disease')), 'attribute')
-    >>> transfers = choice_of("head=from,transfers_to=to,missing=N/A")
+    >>> transfers = choose_columns("head=from,transfers_to=to,missing=N/A")
     >>> dict(transfers), transfers.relation_name, transfers.missing
     ({'head': 'from', 'tail': 'to'}, 'transfers_to', ('N/A',))
-    >>> games = choice_of("id=game,relation=designers,split=,,spaces=trim")
+    >>> games = choose_columns("id=game,relation=designers,split=,,spaces=trim")
     >>> games.split, games.trim
     (',', True)
-    >>> choice_of({"head": "A", "tial": "B"})
+    >>> choose_columns({"head": "A", "tial": "B"})
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown column role 'tial'; did you mean 'tail'?
     """
     if columns is None:
         return None if header is None else Choice(header=header)
-    return replace(_chosen(_pairs(columns)), header=header)
+    return replace(_choose(_pairs(columns)), header=header)
 
 
 def _wrong(*text: str) -> BadInput:
@@ -116,17 +116,17 @@ def _pairs(columns: Columns) -> list[tuple[str, Place]]:
     if isinstance(columns, str):
         parts = [part.strip() for part in columns.split(",")]
         if any("=" in part for part in parts):
-            return list(_written(parts))
+            return list(_split_pairs(parts))
         columns = parts
     if isinstance(columns, Mapping):
         pairs = ((role, [place] if isinstance(place, str | int) else place) for role, place in columns.items())
-        return [(role, _meant(role, one)) for role, several in pairs for one in several]
+        return [(role, _parse_place(role, one)) for role, several in pairs for one in several]
     if len(columns) not in (3, 4):
         raise BadInput(f"name 3 or 4 columns (head, relation, tail and perhaps truth), not {len(columns)}")
-    return [(role, _meant(role, column)) for role, column in zip(ALL_ROLES, columns, strict=False)]
+    return [(role, _parse_place(role, column)) for role, column in zip(ALL_ROLES, columns, strict=False)]
 
 
-def _written(parts: Sequence[str]) -> Iterator[tuple[str, Place]]:
+def _split_pairs(parts: Sequence[str]) -> Iterator[tuple[str, Place]]:
     """Roles with their columns as text has them; a comma may be what is split at, `split=,`, at the end or not."""
     for before, part in zip(("", *parts), parts, strict=False):
         if part.replace(" ", "") == "split=":
@@ -135,15 +135,15 @@ def _written(parts: Sequence[str]) -> Iterator[tuple[str, Place]]:
             role, sign, name = (text.strip() for text in part.partition("="))
             if not sign or not (name or role == "missing"):
                 raise _wrong(f" is written head=A,relation=B,tail=C; {part!r} has no name")
-            yield role, _meant(role, name)
+            yield role, _parse_place(role, name)
 
 
-def _meant(role: str, given: Any) -> Place:
+def _parse_place(role: str, given: Any) -> Place:
     """A column, by name or number; or the text that is split at or stands for nothing, which may look like a number."""
     return int(given) if role not in ("split", "missing", "spaces") and str(given).isdecimal() else str(given)
 
 
-def _chosen(pairs: list[tuple[str, Place]]) -> Choice:
+def _choose(pairs: list[tuple[str, Place]]) -> Choice:
     by_entity = any(role == "id" for role, _ in pairs)
     roles: dict[str, Place] = {}
     relations: list[tuple[str, Place]] = []
@@ -270,12 +270,12 @@ def node_choice(names: Sequence[str], choice: Choice | None = None) -> Choice:
     return Choice({r: place + 1 for r, place in role.items()}, rest="attribute", split=split, header=True)
 
 
-def layout_of(where: str, names: Sequence[str], choice: Choice, numbers_are_names: bool = True) -> TableLayout:
+def find_layout(where: str, names: Sequence[str], choice: Choice, numbers_are_names: bool = True) -> TableLayout:
     """The layout of a table whose columns have these names, as the user chose it.
 
     A number is a name where there is one (the columns of a data frame may be called 0, 1, 2), else a position from 1.
 
-    >>> layout_of("f.csv", ["id", "who", "does", "whom"], Choice({"head": "who", "relation": 3, "tail": "whom"})).role
+    >>> find_layout("f.csv", ["id", "who", "does", "whom"], Choice({"head": "who", "relation": 3, "tail": "whom"})).role
     {'head': 1, 'relation': 2, 'tail': 3}
     """
 

@@ -19,7 +19,7 @@ from tuplet.graph.attributes import FAMILIES, Family, Kind, kind_of
 from tuplet.read.cells import READERS
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import TYPE_RELATION, Choice
-from tuplet.read.tables import BadRow, truth_of
+from tuplet.read.tables import BadRow, cast_truth
 from tuplet.read.text import load
 
 RELATION = "edge"  # of edges that do not say what they are
@@ -40,7 +40,7 @@ class _Edge(NamedTuple):
     properties: Mapping[str, Any]
 
 
-def of_networkx(graph: Any, choice: Choice | None = None) -> FactColumns:
+def from_networkx(graph: Any, choice: Choice | None = None) -> FactColumns:
     """What a graph of NetworkX says."""
     nodes = [_Node(str(name), properties) for name, properties in graph.nodes(data=True)]
     if graph.is_multigraph():
@@ -157,7 +157,7 @@ def _facts(where: str, nodes: list[_Node], edges: list[_Edge], directed: bool, c
 
 def _truth(where: str, truths: list[Any]) -> NDArray[np.float64]:
     try:
-        return truth_of(pa.array(truths, pa.float64()))
+        return cast_truth(pa.array(truths, pa.float64()))
     except (pa.ArrowException, TypeError):
         raise BadInput(f"{where}: a truth is not a number") from None
     except BadRow as error:

@@ -22,16 +22,16 @@ from tuplet.errors import BadInput, Option
 from tuplet.graph.attributes import Kind
 from tuplet.graph.names import NAMES
 from tuplet.lang.reader import INTEGERS, XSD
-from tuplet.read.cells import of_kind
+from tuplet.read.cells import cast_words
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import Choice
 from tuplet.read.text import load, stem_and_type
 
 
-def plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """The name in an IRI of ours; any other is itself.
 
-    >>> plain("urn:tuplet:name:New%20York"), plain("http://example.org/a")
+    >>> plain_name("urn:tuplet:name:New%20York"), plain_name("http://example.org/a")
     ('New York', 'http://example.org/a')
     """
     return unquote(name[len(NAMES) :]) if name.startswith(NAMES) else name
@@ -41,11 +41,13 @@ def with_plain_names(part: FactColumns) -> FactColumns:
     """The same facts, labels and values, of things by their plain names."""
     notes: dict[str, Any] = dict(part.notes)
     if "label_attributes" in notes:
-        notes["label_attributes"] = [plain(name) for name in notes["label_attributes"]]
+        notes["label_attributes"] = [plain_name(name) for name in notes["label_attributes"]]
     if "type_relation" in notes:
-        notes["type_relation"] = plain(notes["type_relation"])
-    part = part.renamed(plain)
-    return replace(part, notes=notes, values=tuple(replace(batch, name=plain(batch.name)) for batch in part.values))
+        notes["type_relation"] = plain_name(notes["type_relation"])
+    part = part.rename(plain_name)
+    return replace(
+        part, notes=notes, values=tuple(replace(batch, name=plain_name(batch.name)) for batch in part.values)
+    )
 
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -95,7 +97,7 @@ def namespace(iri: str) -> str:
     return iri[: len(iri) - len(last_part(iri))]
 
 
-def of_rdflib(graph: Any) -> Iterator[Statement]:
+def from_rdflib(graph: Any) -> Iterator[Statement]:
     """The statements of an rdflib graph or dataset."""
     import rdflib
 
@@ -135,7 +137,7 @@ class Annotations:
         """The attributes of facts."""
         for (name, kind), known in self.values.items():
             several = pa.array([known.get(fact) for fact in facts], pa.list_(pa.large_string()))
-            values, _ = of_kind(several.values, kind)
+            values, _ = cast_words(several.values, kind)
             yield AttributeBatch(name, pa.ListArray.from_arrays(several.offsets, values))
 
 
@@ -144,7 +146,7 @@ def may_have_annotations(text: bytes) -> bool:
     return any(mark in text for mark in (b"<<", b"{|", b"reifies", b"annotation", b"rdf:triple"))
 
 
-def annotated(statements: Iterable[Any], name: Callable[[Any], str | None]) -> Annotations:
+def collect_annotations(statements: Iterable[Any], name: Callable[[Any], str | None]) -> Annotations:
     """What statements say about others; `name` gives the names of nodes."""
     reified: dict[Any, list[Triple]] = {}
     for subject, predicate, value, _ in statements:
@@ -183,13 +185,13 @@ def read_rdf(path: Path, columns: Choice | None = None, form: ox.RdfFormat | Non
         raise BadInput(f"{path}: {_one_line(str(error))}") from None
 
 
-def of_graph(graph: Any) -> Iterator[FactColumns]:
+def from_rdf_graph(graph: Any) -> Iterator[FactColumns]:
     """What a graph of rdflib, or a store or dataset of pyoxigraph, says."""
     ours = type(graph).__module__.split(".")[0] == "pyoxigraph"
     gathered = _Statements("the RDF graph", namespaces=set())
-    yield from gathered.parts(list(graph if ours else of_rdflib(graph)))
+    yield from gathered.parts(list(graph if ours else from_rdflib(graph)))
     # rdflib knows many prefixes that nobody has bound
-    known, used = {} if ours else {prefix: str(iri) for prefix, iri in graph.namespaces()}, gathered.used()
+    known, used = {} if ours else {prefix: str(iri) for prefix, iri in graph.namespaces()}, gathered.list_namespaces()
     yield gathered.rest({prefix: iri for prefix, iri in known.items() if iri in used})
 
 
@@ -226,7 +228,7 @@ class _Statements:
         """The facts among the statements."""
         facts, named, relations = self._facts, ox.NamedNode, self._relations
         if isinstance(statements, list):
-            self._noted = annotated(statements, self._name)
+            self._noted = collect_annotations(statements, self._name)
         reifiers = self._noted.reifiers
         for subject, predicate, value, graph in statements:
             name = predicate.value
@@ -302,7 +304,7 @@ class _Statements:
         self._graphs.clear()
         return part
 
-    def used(self) -> set[str]:
+    def list_namespaces(self) -> set[str]:
         """The namespaces of nodes and properties, where they were asked for."""
         return (self._namespaces or set()) | {namespace(name) for name, _ in self._literals}
 
@@ -315,7 +317,7 @@ class _Statements:
             subjects = pa.array(found.subjects, pa.large_string()).dictionary_encode()
             keep = pc.invert(pc.is_in(subjects.dictionary, relations)).take(subjects.indices)
             about[predicate] += len(keep) - (pc.sum(keep).as_py() or 0)
-            values += _typed(predicate, datatype, found, subjects, keep)
+            values += _type_literals(predicate, datatype, found, subjects, keep)
         for name in LABELS:
             about.pop(name, None)  # kept as the label of the relation
         remarks = [f"{self._where}: {count:,} {what} not read" for what, count in self._dropped.items() if count]
@@ -338,7 +340,7 @@ class _Statements:
         )
 
 
-def _typed(
+def _type_literals(
     predicate: str, datatype: str, found: _Literals, subjects: pa.DictionaryArray, keep: pa.BooleanArray
 ) -> list[AttributeBatch]:
     """The values of a property and datatype; those that are not what their datatype says are texts."""
@@ -351,7 +353,7 @@ def _typed(
         return [
             AttributeBatch(predicate, texts, subjects, None if languages.null_count == len(languages) else languages)
         ]
-    values, bad = of_kind(texts, kind)
+    values, bad = cast_words(texts, kind)
     batches = [AttributeBatch(predicate, values, subjects)]
     if bad is not None:
         batches.append(

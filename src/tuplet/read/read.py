@@ -21,8 +21,8 @@ from tuplet.graph.adjacency import GrowingArrays
 from tuplet.graph.arrays import directory_writer
 from tuplet.graph.graph import KIND, KnowledgeGraph, graph_of_arrays
 from tuplet.read.facts import FactCollector, FactColumns, ImportReport, NameList
-from tuplet.read.mapping import Choice, Columns, choice_of
-from tuplet.read.tables import of_frame, of_table, of_tuples
+from tuplet.read.mapping import Choice, Columns, choose_columns
+from tuplet.read.tables import from_frame, from_table, from_tuples
 from tuplet.read.text import DELIMITERS, lone_header, read_names, stem_and_type
 
 Source: TypeAlias = Any  # a path, a pattern of paths, a DataFrame, an Arrow table, tuples, or a list of the former
@@ -125,7 +125,7 @@ def _gather(
 ) -> _Gathered:
     if splits[0] is None:
         raise BadInput("nothing to read: give a file, a folder, a data frame, an Arrow table or tuples")
-    choice = choice_of(columns, header)
+    choice = choose_columns(columns, header)
     entity_list = relation_list = None
     sources = dict(zip(_FOLDER_NAMES, splits, strict=True))
     if _is_path(splits[0]) and os.path.isdir(splits[0]):
@@ -199,32 +199,32 @@ def fact_batches(source: Source, choice: Choice | None = None, nodes: bool = Fal
     elif isinstance(source, FactColumns):
         yield source
     elif isinstance(source, pa.Table):
-        yield from of_table("the table", source, choice, nodes)
+        yield from from_table("the table", source, choice, nodes)
     elif package == "pandas" and hasattr(source, "columns"):
-        yield from of_frame(source, choice, nodes)
+        yield from from_frame(source, choice, nodes)
     elif package == "networkx":
-        from tuplet.read.property_graphs import of_networkx
+        from tuplet.read.property_graphs import from_networkx
 
-        yield of_networkx(source, choice)
+        yield from_networkx(source, choice)
     elif hasattr(source, "__arrow_c_stream__"):  # polars, DuckDB relations and others
-        yield from of_table(f"the {type(source).__name__}", pa.table(source), choice, nodes)
+        yield from from_table(f"the {type(source).__name__}", pa.table(source), choice, nodes)
     elif package in ("duckdb", "_duckdb"):
-        from tuplet.read.databases import of_duckdb
+        from tuplet.read.databases import from_duckdb
 
-        yield from of_duckdb(source, choice)
+        yield from from_duckdb(source, choice)
     elif package == "ladybug":
-        from tuplet.read.databases import of_ladybug
+        from tuplet.read.databases import from_ladybug
 
-        yield from of_ladybug(source)
+        yield from from_ladybug(source)
     elif package in ("rdflib", "pyoxigraph") and isinstance(source, Iterable):
-        from tuplet.read.rdf import of_graph
+        from tuplet.read.rdf import from_rdf_graph
 
-        yield from of_graph(source)
+        yield from from_rdf_graph(source)
     elif isinstance(source, Iterable):
         facts = iter(source)
         first = next(facts, None)
         facts = facts if first is None else chain([first], facts)
-        yield from facts if isinstance(first, FactColumns) else of_tuples(facts)
+        yield from facts if isinstance(first, FactColumns) else from_tuples(facts)
     else:
         raise BadInput(f"cannot read facts from a {type(source).__name__}; give a path, table, DataFrame or tuples")
 

@@ -15,7 +15,7 @@ import pyoxigraph as ox
 from tuplet.errors import BadInput, Option
 from tuplet.graph.graph import NO_DATE
 from tuplet.progress import counted
-from tuplet.read.cells import seconds
+from tuplet.read.cells import parse_seconds
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import TYPE_RELATION, Choice
 from tuplet.read.rdf import read_rdf
@@ -42,13 +42,13 @@ def read_json(path: Path, columns: Choice | None = None) -> Iterable[FactColumns
     if isinstance(document, dict) and isinstance(document.get("objects"), list):
         if columns:
             raise BadInput(f"{path} is a STIX bundle: its relationships need no ", Option("columns", None))
-        return [of_objects(str(path), document["objects"])]
+        return [from_objects(str(path), document["objects"])]
     if b'"@' in text:
         return read_rdf(path, columns, ox.RdfFormat.JSON_LD)
     raise BadInput(f"{path} is neither a STIX bundle nor JSON-LD; facts are read from .csv, .tsv and .parquet too")
 
 
-def of_objects(where: str, objects: Iterable[Any]) -> FactColumns:
+def from_objects(where: str, objects: Iterable[Any]) -> FactColumns:
     """What the objects of a bundle say, those that were revoked or deprecated aside.
 
     An object is called by the id it is known by (`G0016`), else by its own. A relationship is a fact with its date.
@@ -58,7 +58,7 @@ def of_objects(where: str, objects: Iterable[Any]) -> FactColumns:
     >>> tool = {"type": "tool", "id": "tool--2", "name": "PsExec", "external_references": [{"external_id": "S0029"}]}
     >>> uses = {"type": "relationship", "id": "relationship--3", "relationship_type": "uses",
     ...         "source_ref": "intrusion-set--1", "target_ref": "tool--2"}
-    >>> said = of_objects("a.json", [group, tool, uses])
+    >>> said = from_objects("a.json", [group, tool, uses])
     >>> said.head.to_pylist()[0], said.relation.to_pylist()[0], said.tail.to_pylist()[0], said.labels["S0029"]
     ('intrusion-set--1', 'uses', 'S0029', 'PsExec')
     """
@@ -159,7 +159,7 @@ class _Said:
 
     def _date(self, one: StixObject, key: str) -> int:
         try:
-            return seconds(str(one.get(key) or ""))
+            return parse_seconds(str(one.get(key) or ""))
         except ValueError as error:
             raise BadInput(f"{self.where}: {one.get('id')}: {error}") from None
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option
-from tuplet.read.cells import MISSING, inferred, is_text, normal, of_kind, seconds_of, whole
+from tuplet.read.cells import MISSING, cast_dates, cast_words, infer_values, is_text, join_chunks, normalize
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import (
     ALL_ROLES,
@@ -30,9 +30,9 @@ from tuplet.read.mapping import (
     TYPE_RELATION,
     Choice,
     TableLayout,
+    find_layout,
     is_neo4j_header,
     known_columns,
-    layout_of,
     neo4j_layout,
     node_choice,
     plain_layout,
@@ -73,15 +73,15 @@ class BadRow(Exception):
 # --- rows --------------------------------------------------------------------------------------------------------
 
 
-def facts_of(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
+def read_rows(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
     """All that some rows of a table say; in a `text` file the cells are words whose kind must be found out."""
-    columns, remarks = _cleaned(where, columns, layout)
+    columns, remarks = _clean(where, columns, layout)
     part: TableLayout | None = layout
     while part is not None:
         make = _by_entity if "id" in part.role else _by_fact
         if part.only is None:
             yield make(where, columns, part, text).with_remarks(*remarks)
-        elif len(rows := pc.indices_nonzero(_is_filled(names_of("", columns[part.only], needed=False)))):
+        elif len(rows := pc.indices_nonzero(_is_filled(cast_names("", columns[part.only], needed=False)))):
             try:
                 yield make(where, {i: columns[i].take(rows) for i in part.used}, part, text).with_remarks(*remarks)
             except BadRow as error:
@@ -95,17 +95,17 @@ def _is_filled(cells: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pc.and_(there, pc.fill_null(pc.not_equal(cells, ""), False)) if is_text(cells.type) else there
 
 
-def _cleaned(where: str, columns: ByPlace, layout: TableLayout) -> tuple[ByPlace, list[str]]:
+def _clean(where: str, columns: ByPlace, layout: TableLayout) -> tuple[ByPlace, list[str]]:
     """The columns without spaces around texts, if asked for; where words stand for nothing, with empty cells instead,
     and only the rows that have the names they need."""
     if layout.trim:
-        columns = {i: whole(column) for i, column in columns.items()}
+        columns = {i: join_chunks(column) for i, column in columns.items()}
         columns = {i: pc.utf8_trim_whitespace(c) if is_text(c.type) else c for i, c in columns.items()}
     if not layout.missing:
         return columns, []
     found: dict[int, pa.Array] = {}
     for i, column in columns.items():
-        cells = whole(column)
+        cells = join_chunks(column)
         if is_text(cells.type):
             words = pa.array(layout.missing, cells.type)
             cells = pc.if_else(pc.is_in(cells, words), pa.scalar("", cells.type), cells)
@@ -121,38 +121,38 @@ def _cleaned(where: str, columns: ByPlace, layout: TableLayout) -> tuple[ByPlace
 
 def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
     role = layout.role
-    head, tail = (_in_space(layout, end, names_of(end, columns[role[end]])) for end in ("head", "tail"))
-    remarks = [*_like_missing(where, "head", head), *_like_missing(where, "tail", tail)]
+    head, tail = (_in_space(layout, end, cast_names(end, columns[role[end]])) for end in ("head", "tail"))
+    remarks = [*_remark_missing(where, "head", head), *_remark_missing(where, "tail", tail)]
     if "relation" in role:
-        relation = names_of("relation", columns[role["relation"]])
-        remarks += _like_missing(where, "relation", relation, "a relation")
+        relation = cast_names("relation", columns[role["relation"]])
+        remarks += _remark_missing(where, "relation", relation, "a relation")
     else:
         relation = pa.chunked_array([_repeat(layout.relation_name, len(head))])
-        plain = {name: whole(end).cast(pa.large_string()) for name, end in (("head", head), ("tail", tail))}
-        remarks += _shared(where, plain)
-    truth = truth_of(columns[role["truth"]]) if "truth" in role else None
-    date = seconds_of(where, columns[role["date"]]) if "date" in role else None
+        plain = {name: join_chunks(end).cast(pa.large_string()) for name, end in (("head", head), ("tail", tail))}
+        remarks += _remark_shared(where, plain)
+    truth = cast_truth(columns[role["truth"]]) if "truth" in role else None
+    date = cast_dates(where, columns[role["date"]]) if "date" in role else None
     values, said = _attributes(where, columns, layout, text, None)
     return FactColumns(head, relation, tail, truth, date, values=values, remarks=(*remarks, *said))
 
 
 def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
-    names = names_of("id", columns[layout.role["id"]])
-    ids = whole(_in_space(layout, "id", names)).cast(pa.large_string())
+    names = cast_names("id", columns[layout.role["id"]])
+    ids = join_chunks(_in_space(layout, "id", names)).cast(pa.large_string())
     facts: list[tuple[pa.Array, str, pa.Array]] = []
     remarks: list[str] = []
     for name, place in layout.relations:
-        heads, tails = _link(ids, names_of(name, columns[place], needed=False), layout.split)
+        heads, tails = _link(ids, cast_names(name, columns[place], needed=False), layout.split)
         facts.append((heads, name, tails))
         if text and not layout.split:
-            remarks += _like_lists(where, name, tails)
-        remarks += _like_missing(where, name, tails)
+            remarks += _remark_lists(where, name, tails)
+        remarks += _remark_missing(where, name, tails)
         if name in layout.unnamed:
-            remarks += _like_values(where, name, tails)
-    remarks += _shared(where, {"id": ids} | {name: tails for _, name, tails in facts})
+            remarks += _remark_values(where, name, tails)
+    remarks += _remark_shared(where, {"id": ids} | {name: tails for _, name, tails in facts})
     typed = len(facts)
     if "type" in layout.role:
-        heads, types = _link(ids, names_of("type", columns[layout.role["type"]], needed=False), layout.split)
+        heads, types = _link(ids, cast_names("type", columns[layout.role["type"]], needed=False), layout.split)
         facts.append((heads, TYPE_RELATION, types))
     if layout.type_name:
         facts.append((ids, TYPE_RELATION, _repeat(layout.type_name, len(ids)).cast(pa.large_string())))
@@ -160,10 +160,10 @@ def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) ->
     if layout.spaces.get("id"):
         labels = dict(zip(ids.to_pylist(), names.to_pylist(), strict=True))
     if "label" in layout.role:
-        heads, texts = _link(ids, names_of("label", columns[layout.role["label"]], needed=False), "")
+        heads, texts = _link(ids, cast_names("label", columns[layout.role["label"]], needed=False), "")
         labels |= dict(zip(heads.to_pylist(), texts.to_pylist(), strict=True))
     values, said = _attributes(where, columns, layout, text, ids)
-    remarks += _mixed(where, ids, {batch.name: batch.values for batch in values})
+    remarks += _remark_mixed(where, ids, {batch.name: batch.values for batch in values})
     head, tail = (pa.chunked_array([part[i] for part in facts], pa.large_string()) for i in (0, 2))
     relation = pa.chunked_array([_repeat(name, len(heads)) for heads, name, _ in facts], _CODED)
     notes = {"type_relation": TYPE_RELATION} if len(facts) > typed else {}
@@ -177,7 +177,7 @@ def _repeat(name: str, count: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([name], pa.large_string()))
 
 
-def _chunked(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+def _chunk(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
@@ -192,7 +192,7 @@ def _in_space(layout: TableLayout, role: str, names: pa.ChunkedArray) -> pa.Chun
 
 def _link(ids: pa.Array, cells: pa.ChunkedArray, split: str) -> tuple[pa.Array, pa.Array]:
     """Each id with what its cell holds, or with each of several values there."""
-    cells = whole(cells).cast(pa.large_string())
+    cells = join_chunks(cells).cast(pa.large_string())
     if split:
         parts = pc.split_pattern(cells, split)
         ids = ids.take(pc.list_parent_indices(parts))
@@ -208,18 +208,18 @@ def _attributes(
     found: list[AttributeBatch] = []
     remarks: list[str] = []
     for name, place in layout.attributes.items():
-        cells, others = whole(columns[place]), None
+        cells, others = join_chunks(columns[place]), None
         if not text:
-            values = normal(cells)
+            values = normalize(cells)
             if values is None:
                 remarks.append(f"{where}: column {name!r} of type {cells.type} not read: it holds no plain values")
         elif name in layout.lists:
             values = _lists(name, cells, layout)
         elif name in layout.kinds:
-            values = _without_empty(_of_said_kind(name, cells, layout, cells))
+            values = _without_empty(_cast_said(name, cells, layout, cells))
         else:
-            values, others = inferred(cells)
-            remarks += _other_spellings(where, name, cells)
+            values, others = infer_values(cells)
+            remarks += _remark_spellings(where, name, cells)
         if values is not None and values.null_count < len(values):
             found.append(AttributeBatch(name, values, ids))
         if others is not None:
@@ -230,10 +230,10 @@ def _attributes(
     return tuple(found), remarks
 
 
-def _of_said_kind(name: str, words: pa.Array, layout: TableLayout, cells: pa.Array) -> pa.Array:
+def _cast_said(name: str, words: pa.Array, layout: TableLayout, cells: pa.Array) -> pa.Array:
     """Words of cells as values of the kind that the header names."""
     kind = layout.kinds[name]
-    values, bad = of_kind(words, kind)
+    values, bad = cast_words(words, kind)
     if bad is not None:
         row = pc.index(cells, bad) if words is cells else pc.index(pc.match_substring(cells, bad), True)
         raise BadRow(row.as_py(), f"{name}: {bad!r} is not {_WORDS[kind]}")
@@ -249,16 +249,16 @@ def _lists(name: str, cells: pa.Array, layout: TableLayout) -> pa.Array:
     parts = pc.split_pattern(cells.cast(pa.large_string()), layout.split)
     inner = pc.utf8_trim_whitespace(parts.values)
     if name in layout.kinds:
-        values = _of_said_kind(name, inner, layout, cells)
+        values = _cast_said(name, inner, layout, cells)
     else:
-        values, others = inferred(inner)
+        values, others = infer_values(inner)
         values = inner if others is not None or pa.types.is_dictionary(values.type) else values
     return pa.ListArray.from_arrays(parts.offsets, _without_empty(values))
 
 
-def names_of(role: str, column: pa.Array | pa.ChunkedArray, needed: bool = True) -> pa.ChunkedArray:
+def cast_names(role: str, column: pa.Array | pa.ChunkedArray, needed: bool = True) -> pa.ChunkedArray:
     """The names in a column; a missing one is an error if it is needed."""
-    column = _chunked(column)
+    column = _chunk(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type):
@@ -277,13 +277,13 @@ def names_of(role: str, column: pa.Array | pa.ChunkedArray, needed: bool = True)
     return strings
 
 
-def truth_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
+def cast_truth(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
     """Truth values."""
     try:
         numbers = column.cast(pa.float64())
     except pa.ArrowException:
         raise BadRow(NO_ROW, "the truth column holds something that is not a number") from None
-    truth: NDArray[np.float64] = whole(numbers).to_numpy(zero_copy_only=False).astype(np.float64)
+    truth: NDArray[np.float64] = join_chunks(numbers).to_numpy(zero_copy_only=False).astype(np.float64)
     bad = np.flatnonzero(~((truth >= 0) & (truth <= 1)))
     if len(bad):
         row = int(bad[0])
@@ -295,7 +295,7 @@ def truth_of(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
 # --- remarks -----------------------------------------------------------------------------------------------------
 
 
-def _like_lists(where: str, name: str, tails: pa.Array) -> list[str]:
+def _remark_lists(where: str, name: str, tails: pa.Array) -> list[str]:
     """The remark on cells that look as if they held several names."""
     for mark in (";", "|", ","):
         found = pc.sum(pc.match_substring(tails, mark)).as_py() or 0
@@ -311,7 +311,7 @@ def _like_lists(where: str, name: str, tails: pa.Array) -> list[str]:
     return []
 
 
-def _like_missing(where: str, name: str, cells: pa.Array | pa.ChunkedArray, what: str = "an entity") -> list[str]:
+def _remark_missing(where: str, name: str, cells: pa.Array | pa.ChunkedArray, what: str = "an entity") -> list[str]:
     """The remark on cells that say that there is nothing."""
     words = cells.filter(pc.is_in(cells, _LIKE_MISSING.cast(cells.type)))
     return [
@@ -321,11 +321,11 @@ def _like_missing(where: str, name: str, cells: pa.Array | pa.ChunkedArray, what
     ]
 
 
-def _like_values(where: str, name: str, cells: pa.Array) -> list[str]:
+def _remark_values(where: str, name: str, cells: pa.Array) -> list[str]:
     """The remark on a column that nobody called a relation, if it seems to hold values."""
     if not len(cells):
         return []
-    values, others = inferred(cells)
+    values, others = infer_values(cells)
     t, keeps = pa.types, f"attribute={name} among the columns keeps them as values"
     if others is None:
         for fits, what in (
@@ -339,7 +339,7 @@ def _like_values(where: str, name: str, cells: pa.Array) -> list[str]:
     return []
 
 
-def _mixed(where: str, ids: pa.Array, attributes: Mapping[str, pa.Array]) -> list[str]:
+def _remark_mixed(where: str, ids: pa.Array, attributes: Mapping[str, pa.Array]) -> list[str]:
     """The remark on ids that have several rows with different values: which of these came together is lost."""
     ids = ids[:_LOOKED_AT]
     if pc.count_distinct(ids).as_py() == len(ids):
@@ -360,7 +360,7 @@ def _mixed(where: str, ids: pa.Array, attributes: Mapping[str, pa.Array]) -> lis
     return []
 
 
-def _other_spellings(where: str, name: str, cells: pa.Array) -> list[str]:
+def _remark_spellings(where: str, name: str, cells: pa.Array) -> list[str]:
     """The remark on values that are texts only because numbers or days are written in another way here."""
     some = cells[:_LOOKED_AT].cast(pa.large_string()).drop_null()
     some = some.filter(pc.not_equal(some, ""))
@@ -375,7 +375,7 @@ def _other_spellings(where: str, name: str, cells: pa.Array) -> list[str]:
     return []
 
 
-def _shared(where: str, columns: Mapping[str, pa.Array]) -> Iterator[str]:
+def _remark_shared(where: str, columns: Mapping[str, pa.Array]) -> Iterator[str]:
     """The remarks on columns with some names in common, which are then one entity each.
 
     A few of many, or numbers, may be so by chance; people who know people are not.
@@ -413,15 +413,17 @@ def read_parquet(path: Path, columns: Choice | None = None, nodes: bool = False)
         raise BadInput(f"{path}: no facts")
 
 
-def of_table(where: str, table: pa.Table, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
+def from_table(
+    where: str, table: pa.Table, columns: Choice | None = None, nodes: bool = False
+) -> Iterator[FactColumns]:
     """What an Arrow table says; `where` is its name in errors."""
     layout = _table_layout(where, table.column_names, columns, nodes)
     if not len(table):
         raise BadInput(f"{where}: no {'nodes' if nodes else 'facts'}")
-    return of_layout(where, table, layout)
+    return from_layout(where, table, layout)
 
 
-def of_layout(where: str, table: pa.Table, layout: TableLayout) -> Iterator[FactColumns]:
+def from_layout(where: str, table: pa.Table, layout: TableLayout) -> Iterator[FactColumns]:
     """What an Arrow table of a known layout says."""
     return _parts(where, table, table.column_names, layout, 0) if len(table) else iter(())
 
@@ -431,27 +433,27 @@ def _parts(
 ) -> Iterator[FactColumns]:
     try:
         columns = {i: table.column(names[i]) for i in layout.used}
-        for part in facts_of(where, columns, layout, text=False):
+        for part in read_rows(where, columns, layout, text=False):
             yield part if before else part.with_remarks(*unused_remark(where, layout))
     except BadRow as error:
         row = "" if error.row == NO_ROW else f", row {before + error.row + 1}"
         raise BadInput(f"{where}{row}: {error.message}") from None
 
 
-def of_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
+def from_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
     """What a pandas DataFrame says."""
     try:
         named = frame.rename(columns=str)
         try:
             table = pa.Table.from_pandas(named, preserve_index=False)
         except (pa.ArrowInvalid, pa.ArrowTypeError):  # some column is a mixture
-            table = pa.table({name: _of_series(named[name]) for name in named.columns})
+            table = pa.table({name: _from_series(named[name]) for name in named.columns})
     except (pa.ArrowException, ValueError) as error:
         raise BadInput(f"the DataFrame cannot be read: {'; '.join(map(str, error.args))}") from None
-    return of_table("the DataFrame", table, columns, nodes)
+    return from_table("the DataFrame", table, columns, nodes)
 
 
-def _of_series(series: Any) -> pa.Array:
+def _from_series(series: Any) -> pa.Array:
     """A column of a data frame; a mixture of plain values as texts, of anything else as structs, which nobody reads."""
     try:
         return pa.array(series, from_pandas=True)
@@ -462,7 +464,7 @@ def _of_series(series: Any) -> pa.Array:
         return pa.nulls(len(values), pa.struct([]))
 
 
-def of_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
+def from_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
     """The facts of tuples (head, relation, tail), perhaps with a truth."""
     columns: list[list[Any]] = []
     for number, fact in enumerate(facts, start=1):
@@ -486,19 +488,19 @@ def of_tuples(facts: Iterable[Any]) -> Iterator[FactColumns]:
         raise BadInput(f"the name {error.object!r} cannot be written as UTF-8") from None
     if len(columns) == 4:
         arrays.append(pa.array([float(truth) for truth in columns[3]], pa.float64()))
-    return of_table("the facts", pa.table(arrays, names=ALL_ROLES[: len(arrays)]))
+    return from_table("the facts", pa.table(arrays, names=ALL_ROLES[: len(arrays)]))
 
 
 def _table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes: bool) -> TableLayout:
     """Where everything stands in a table with columns of these names."""
     if choice is not None and choice.says_something:
-        layout = layout_of(where, names, choice)
+        layout = find_layout(where, names, choice)
         if layout.role:
             return layout
     elif is_neo4j_header(names):
         return neo4j_layout(where, names)
     elif nodes:
-        return layout_of(where, names, node_choice(names, choice), numbers_are_names=False)
+        return find_layout(where, names, node_choice(names, choice), numbers_are_names=False)
     role = known_columns(names)
     if not role and list(names) in (["0", "1", "2"], ["0", "1", "2", "3"]):
         role = dict(zip(ALL_ROLES, range(len(names)), strict=False))

@@ -27,24 +27,24 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from tuplet.errors import BadInput, Option
-from tuplet.read.cells import inferred, seconds
+from tuplet.read.cells import infer_values, parse_seconds
 from tuplet.read.facts import FactColumns, NameList
 from tuplet.read.mapping import (
     ALL_ROLES,
     Choice,
     TableLayout,
     apoc_layout,
+    find_layout,
     header_unnamed,
     is_apoc_header,
     is_neo4j_header,
     known_columns,
-    layout_of,
     neo4j_layout,
     node_choice,
     plain_layout,
     unused_remark,
 )
-from tuplet.read.tables import NO_ROW, BadRow, facts_of
+from tuplet.read.tables import NO_ROW, BadRow, read_rows
 
 Data: TypeAlias = bytes | mmap.mmap
 
@@ -218,7 +218,7 @@ def _layout(
         header = said if said is not None else bool(known) or not choice.by_position or choice.rest != ""
         if not header and not choice.by_position:
             raise BadInput(f"{path}: columns have names only in a header; write numbers in ", Option("columns", None))
-        layout = layout_of(f"the first line of {path}", first, choice, numbers_are_names=False)
+        layout = find_layout(f"the first line of {path}", first, choice, numbers_are_names=False)
         if not layout.role:
             raise header_unnamed(place, first, sample)
         # Numbers say nothing of a header: a first line that stands alone is one here as elsewhere.
@@ -229,7 +229,7 @@ def _layout(
         if is_apoc_header(first):
             return apoc_layout(first), True, True
     if nodes:
-        return layout_of(str(path), first, node_choice(first, choice), numbers_are_names=False), True, True
+        return find_layout(str(path), first, node_choice(first, choice), numbers_are_names=False), True, True
     if known and said is not False:
         return plain_layout(first, known), True, True
     width = f"{place}: expected 3 or 4 {_SEPARATORS[separator].removesuffix('s')}-separated columns, got {len(first)}"
@@ -364,7 +364,7 @@ def read_text(path: Path, choice: Choice | None = None, nodes: bool = False) -> 
 def _facts(path: Path, data: Data, begin: Sniffed, table: pa.Table, seen: int) -> Iterator[FactColumns]:
     columns = {int(name): table.column(name) for name in table.column_names}
     try:
-        yield from facts_of(str(path), columns, begin.layout, text=True)
+        yield from read_rows(str(path), columns, begin.layout, text=True)
     except BadRow as error:
         if error.row == NO_ROW:
             raise BadInput(f"{path}: {error.message}") from None
@@ -422,7 +422,7 @@ def _diagnose(path: Path, data: Data, begin: Sniffed, otherwise: str) -> NoRetur
             raise BadInput(f"{where}: the truth {text!r} is not a number")
         if "date" in role:
             try:
-                seconds(fields[role["date"]])
+                parse_seconds(fields[role["date"]])
             except ValueError as error:
                 raise BadInput(f"{where}: {error}") from None
     raise BadInput(f"{path}: {otherwise}")
@@ -490,7 +490,7 @@ def read_values(path: Path) -> list[tuple[Any, ...]]:
                 cells.setdefault(attribute, []).append((row[0], value))
     found: list[tuple[Any, ...]] = []
     for attribute, pairs in cells.items():
-        for part in inferred(pa.array([value for _, value in pairs], pa.large_string())):
+        for part in infer_values(pa.array([value for _, value in pairs], pa.large_string())):
             typed = [] if part is None else part.to_pylist()
             found += [(e, attribute, v) for (e, _), v in zip(pairs, typed, strict=False) if v is not None]
     return found
