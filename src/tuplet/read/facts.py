@@ -82,7 +82,7 @@ class FactColumns:
         """The same with more remarks."""
         return replace(self, remarks=(*self.remarks, *remarks)) if remarks else self
 
-    def rename(self, rename: Callable[[str], str]) -> FactColumns:
+    def with_names(self, rename: Callable[[str], str]) -> FactColumns:
         """The same of entities and relations by other names."""
         values = tuple(
             batch if batch.subjects is None else replace(batch, subjects=_rename(batch.subjects, rename))
@@ -95,7 +95,7 @@ class FactColumns:
         """The same facts with names for blank nodes that begin at another number."""
         if not (number and self.blank_nodes):
             return self
-        return self.rename(lambda name: f"_:b{int(name[3:]) + number}" if name.startswith("_:b") else name)
+        return self.with_names(lambda name: f"_:b{int(name[3:]) + number}" if name.startswith("_:b") else name)
 
 
 def _rename(column: pa.Array | pa.ChunkedArray, rename: Callable[[str], str]) -> pa.ChunkedArray:

@@ -44,7 +44,7 @@ def with_plain_names(part: FactColumns) -> FactColumns:
         notes["label_attributes"] = [plain_name(name) for name in notes["label_attributes"]]
     if "type_relation" in notes:
         notes["type_relation"] = plain_name(notes["type_relation"])
-    part = part.rename(plain_name)
+    part = part.with_names(plain_name)
     return replace(
         part, notes=notes, values=tuple(replace(batch, name=plain_name(batch.name)) for batch in part.values)
     )
