@@ -112,11 +112,10 @@ _PIECE = 1 << 20  # places of a set that are copied between two looks at the clo
 _LARGEST_SET = 1 << 32  # bytes
 _FIXED, _EACH = 24, 20  # bytes of an answer and of each variable of it: three copies, and the keys of its order
 _FINISHED = 5e5  # answers a second that a slow machine puts in order and explains
-_NO_SET = np.full((1, 1), -1, dtype=np.int32)
 
 
 class RowSet:
-    """A set of rows of ids that the kernels fill and this side enlarges; see `tuplet.graph.kernels`."""
+    """A set of rows of ids that the kernels fill and this side enlarges; one of a single place is not needed."""
 
     def __init__(self, width: int, effort: Effort, places: int = 1 << 11) -> None:
         self.table: Tuples = np.full((places, max(1, width)), -1, dtype=np.int32)
@@ -166,8 +165,8 @@ class JoinSearch:
         self.search, self.part, self.arrays = search, part, adjacency.arrays
         self.variables = len(clause.graph.variables)
         self.effort, self.size = effort, _FIXED + _EACH * self.variables
-        self.seen = seen or (RowSet(len(part.free), effort) if part.distinct else None)
-        self.visited = RowSet(part.memo_width, effort, 1 << 10) if part.memo_width else None
+        self.seen = seen or RowSet(len(part.free), effort, 1 << 11 if part.distinct else 1)
+        self.visited = RowSet(part.memo_width, effort, 1 << 10 if part.memo_width else 1)
         self.state = first_state(part.program, self.variables, part.memo_width)
         self.done = False
 
@@ -185,41 +184,39 @@ class JoinSearch:
         registers[WRITTEN] = 0
         self.effort.hold(len(out) * self.size)
         try:
-            self._search(out, deadline)
+            while not self.done:
+                deadline.check()
+                registers[SEEN] = self.seen.size
+                sets = self.seen.table, self.visited.table
+                status = self.search(self.arrays, self.part.program, self.state, *sets, out, _SLICE)
+                self.seen.size = registers.item(SEEN)
+                self.done = status == DONE
+                if status == OUTPUT_FULL:
+                    break
+                if status == SEEN_FULL:
+                    self.seen.grow(deadline)
+                elif status == MEMO_FULL:
+                    self.visited.grow(deadline)
         finally:
             self.effort.held -= (len(out) - self.written) * self.size
         return out[: self.written]
 
-    def _search(self, out: Tuples, deadline: Deadline) -> None:
-        registers = self.state.registers
-        while not self.done:
-            deadline.check()
-            if self.seen:
-                registers[SEEN] = self.seen.size
-            seen = self.seen.table if self.seen else _NO_SET
-            visited = self.visited.table if self.visited else _NO_SET
-            status = self.search(self.arrays, self.part.program, self.state, seen, visited, out, _SLICE)
-            if self.seen:
-                self.seen.size = registers.item(SEEN)
-            if status == DONE:
-                self.done = True
-            elif status == OUTPUT_FULL:
-                break
-            elif status == SEEN_FULL and self.seen:
-                self.seen.grow(deadline)
-            elif status == MEMO_FULL and self.visited:
-                self.visited.grow(deadline)
+    def blocks(self, most: int | None, deadline: Deadline, given: int = 0) -> Iterator[Tuples]:
+        """The next assignments, at most so many, after so many; at a limit first those that were found until then."""
+        while not self.done and most != 0:
+            out = np.empty((room_of(self.effort, given, most, self.size), self.variables), dtype=np.int32)
+            try:
+                block = self.fill(out, deadline)
+            except (OutOfTime, BudgetExceeded):
+                yield out[: self.written]
+                raise
+            given += len(block)
+            most = None if most is None else most - len(block)
+            yield block
 
     def take(self, most: int | None, deadline: Deadline) -> Tuples:
         """The next assignments, at most so many."""
-        blocks = [np.empty((0, self.variables), dtype=np.int32)]
-        left, taken = most, 0
-        while not self.done and left != 0:
-            out = np.empty((room_of(self.effort, taken, left, self.size), self.variables), dtype=np.int32)
-            blocks.append(self.fill(out, deadline))
-            taken += len(blocks[-1])
-            left = None if left is None else left - len(blocks[-1])
-        return np.concatenate(blocks)
+        return np.concatenate([np.empty((0, self.variables), dtype=np.int32), *self.blocks(most, deadline)])
 
 
 class DistinctAnswers:
@@ -260,15 +257,11 @@ class DistinctAnswers:
 
     def _single(self, clause: ClausePlan) -> Iterator[Tuples]:
         search = JoinSearch(clause, clause.parts[0], self.adjacency, self.effort, self.seen)
-        while not search.done and self.left != 0:
-            self._check()
-            out = np.empty((room_of(self.effort, self.given, self.left, search.size), search.variables), dtype=np.int32)
-            try:
-                block = search.fill(out, self.deadline)
-            except (OutOfTime, BudgetExceeded):
-                yield _copied(clause, out[: search.written])
-                raise
+        self._check()
+        for block in search.blocks(self.left, self.deadline, self.given):
             yield _copied(clause, block)
+            if not search.done and self.left != 0:
+                self._check()
         self.complete = search.done
 
     def _product(self, clause: ClausePlan) -> Iterator[Tuples]:

@@ -71,6 +71,7 @@ class Layout:
     template: Longs = field(default_factory=lambda: np.zeros((0, 5), dtype=np.int64))
     slots: list[tuple[int, int, int]] = field(default_factory=list)  # entry, what it lacks, its atom or condition
     fixed_arrays: tuple[Longs, ...] = ()  # `arrays` in the order of the program
+    sizes: tuple[int, int, int, int] = (0, 0, 0, 0)  # variables, levels, entries, free variables
     list_rows: list[tuple[str, int, int]] = field(default_factory=list)  # table, row, variable: where lists go
 
     def leading(self, select: Longs) -> Longs:
@@ -94,6 +95,7 @@ class Layout:
             inner = (0, e.inverse) if e.kind == kernel.TEST else (e.inverse, edges + i)
             rows.append([e.kind, e.source, *inner, e.extra])
         self.template = int_table(rows, 5)
+        self.sizes = self.shape.variables, len(self.arrays["levels"]), len(self.entries), self.shape.free
         self.fixed_arrays = tuple(self.arrays.values())
 
 

@@ -30,19 +30,15 @@ _spare: dict[tuple[int, ...], list[State]] = {}
 def new_state(part: Part) -> State:
     """Empty memory for a search: used again, or made."""
     with suppress(KeyError, IndexError):
-        state = _spare[_sizes(part)].pop()
+        state = _spare[part.layout.sizes].pop()
         state.count.base.fill(0)  # and all that begins as 0 beside it
         state.floor[0] = 0.0
         return state._replace(select=part.select, leading=part.leading)
     return _make_state(part)
 
 
-def _sizes(part: Part) -> tuple[int, ...]:
-    return len(part.members), len(part.program.levels), len(part.program.entries), part.free
-
-
 def _make_state(part: Part) -> State:
-    variables, levels, checks, free = _sizes(part)
+    variables, levels, checks, free = part.layout.sizes
     levels, checks, depth = max(1, levels), checks + 1, variables + 2
     zeros = {
         "count": (kernel.COUNTS,), "memo_key": (MEMO,), "seen": (SEEN,), "assign": (variables,),
@@ -230,7 +226,7 @@ class PartStream:
         """The search is over: its memory may serve the next one, unless it has grown."""
         state = self.state
         if len(state.nodes) == NODES and len(state.memo_key) == MEMO and len(state.seen) == SEEN:
-            kept = _spare.setdefault(_sizes(self.part), [])
+            kept = _spare.setdefault(self.part.layout.sizes, [])
             if len(kept) < 4:
                 kept.append(state)
 
@@ -329,11 +325,8 @@ class ClauseStream:
         self.heap: list[tuple[float, tuple[int, ...]]] = []
         self.pushed: set[tuple[int, ...]] = set()
         self._started = False
-
-    @property
-    def single(self) -> bool:
-        """One part and nothing aside: its order is that of the clause, whatever factor comes to it."""
-        return len(self.parts) == 1 and not self.aside and (self.factor == 1.0 or self.logic.strict)
+        # one part and nothing aside: its order is that of the clause, whatever factor comes to it
+        self.single = len(self.parts) == 1 and not self.aside and (self.factor == 1.0 or logic.strict)
 
     def alternatives(self) -> list[list[ClauseStream]]:
         return [[self]]
