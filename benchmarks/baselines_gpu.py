@@ -337,7 +337,7 @@ def given(settings: list[str], name: str) -> dict[str, Any]:
 
 def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, relations: int, device: Any) -> Any:
     from tuplet.predict.base import TrainingEdges
-    from tuplet.predict.config import preset, suitable
+    from tuplet.predict.config import choose_settings, preset
     from tuplet.predict.model_folder import load
     from tuplet.predict.train import train
     from tuplet.predict.training import RunOptions
@@ -346,7 +346,7 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
     if arguments.predictor:
         return load(arguments.predictor, device)
     folder = arguments.run / "predictor"
-    config = preset(arguments.preset) if arguments.preset else suitable(len(edges["train"][0]))
+    config = preset(arguments.preset) if arguments.preset else choose_settings(len(edges["train"][0]))
     config = changed(config, {"epochs": arguments.predictor_epochs, "evaluate_every": 0})
     options = RunOptions(folder, device, resume=(folder / "config.json").exists())
     trained = train(TrainingEdges(edges, entities, relations), config, options)

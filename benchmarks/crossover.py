@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig
-from tuplet.predict.device import tuned_cpu
+from tuplet.predict.device import tune_cpu
 from tuplet.predict.link_task import LinkTask
 from tuplet.predict.training import Position
 from tuplet.truth.trained import NEGATIVES, SAMPLED_BATCH
@@ -42,7 +42,7 @@ def random_edges(entities: int, relations: int = 200) -> TrainingEdges:
 def epoch_seconds(edges: TrainingEdges, config: TrainConfig, seconds: float) -> float:
     """CPU seconds of an epoch, from the steps that fit into some seconds; the first does not count."""
     task, position, times = LinkTask(edges, config, torch.device("cpu")), Position(), list[float]()
-    with tuned_cpu(task.device, task.products):
+    with tune_cpu(task.device, task.products):
         task.prepare()
         while len(times) < 3 or sum(times) < seconds:
             before = time.process_time()

@@ -31,7 +31,7 @@ from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load_for, save
 from tuplet.predict.paths.task import MixedTask
-from tuplet.predict.training import RunOptions, TrainingRun, stored_config
+from tuplet.predict.training import RunOptions, TrainingRun, read_config
 
 SETTINGS = "steps", "rank", "layers", "batch", "learning_rate", "start", "seed"
 
@@ -70,7 +70,7 @@ def learn(arguments: dict[str, Any], graphs: dict[str, TrainingEdges]) -> dict[s
     """One model of all graphs."""
     folder, device = arguments["output"], pick_device(arguments["device"])
     if arguments["resume"]:
-        config = stored_config(folder, TrainConfig)
+        config = read_config(folder, TrainConfig)
     else:
         asked = {key: arguments[key] for key in SETTINGS}
         config = replace(

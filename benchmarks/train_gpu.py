@@ -30,13 +30,13 @@ import torch
 from tuplet import __version__
 from tuplet.errors import TupletError
 from tuplet.predict.base import TrainingEdges
-from tuplet.predict.config import PRESETS, TrainConfig, preset, suitable
-from tuplet.predict.device import pick_device, precision, tuned_cpu
+from tuplet.predict.config import PRESETS, TrainConfig, choose_settings, preset
+from tuplet.predict.device import pick_device, precision, tune_cpu
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load, save
 from tuplet.predict.train import task_for, train
-from tuplet.predict.training import Position, RunOptions, Task, stored_config
+from tuplet.predict.training import Position, RunOptions, Task, read_config
 from tuplet.settings import changed, describe, to_mapping
 
 SPLITS = ("train", "valid", "test")
@@ -73,11 +73,11 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
     name = arguments["name"] or graph.stem
     whole, folder = TrainingEdges(edges, entities, relations, graph_hash), arguments["output"] / name
     if arguments["resume"]:
-        config = stored_config(folder, TrainConfig)
+        config = read_config(folder, TrainConfig)
     elif arguments["preset"]:
         config = preset(arguments["preset"])
     else:
-        config = suitable(len(edges["train"][0]), arguments["model"] or TrainConfig().model)
+        config = choose_settings(len(edges["train"][0]), arguments["model"] or TrainConfig().model)
     config = changed(config, {key: arguments[key] for key, *_ in describe(TrainConfig)}, "flags")
     if arguments["minutes"] and not arguments["resume"]:
         step = seconds_per_step(task_for(whole, config, pick_device(arguments["device"])))
@@ -138,7 +138,7 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
 def seconds_per_step(task: Task, counts: tuple[int, int] = (10, 30)) -> float:
     """What a step takes once everything is compiled: the first steps of two `counts` are not timed."""
     position = Position()
-    with tuned_cpu(task.device, task.products), precision(task.config.precision, task.device, task.bilinear):
+    with tune_cpu(task.device, task.products), precision(task.config.precision, task.device, task.bilinear):
         task.prepare()
         for count in counts:
             began = time.monotonic()

@@ -34,7 +34,7 @@ from tuplet.predict import model_folder
 from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.train import train
-from tuplet.predict.training import RunOptions, stored_config
+from tuplet.predict.training import RunOptions, read_config
 from tuplet.progress import Progress
 from tuplet.settings import to_mapping
 from tuplet.truth.candidates.rows import HalfLinks
@@ -97,7 +97,7 @@ class Work:
     def train(self) -> dict[str, Any]:
         """Sampled softmax; `--minutes` ends a call early, the next one goes on."""
         asked, begun = self.asked, (self.model / "config.json").exists()
-        config = stored_config(self.model, TrainConfig) if begun else TrainConfig(
+        config = read_config(self.model, TrainConfig) if begun else TrainConfig(
             rank=asked.rank, epochs=asked.epochs, batch=asked.batch, negatives=asked.negatives,
             learning_rate=asked.learning_rate, regularisation=asked.regularisation,
             relation_weight=asked.relation_weight, evaluate_every=asked.evaluate_every, patience=0,

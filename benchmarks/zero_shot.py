@@ -24,7 +24,7 @@ import numpy as np
 from train_gpu import lines, read_graph
 
 from tuplet.predict.base import TrainingEdges
-from tuplet.predict.config import TrainConfig, going_on, suitable
+from tuplet.predict.config import TrainConfig, choose_settings, continue_settings
 from tuplet.predict.device import pick_device
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for
@@ -92,9 +92,9 @@ def mrr(edges: TrainingEdges, method: str, split: str, device: str) -> float:
     if method == "packaged":
         model: Any = load_for(edges, "packaged", device)
     else:
-        settings = suitable(edges.count("train"), "paths" if method == "further" else method)
+        settings = choose_settings(edges.count("train"), "paths" if method == "further" else method)
         if method == "further":
-            given = going_on(describe("packaged"), {"start": "packaged"})
+            given = continue_settings(describe("packaged"), {"start": "packaged"})
             settings = changed(settings, given)
         with tempfile.TemporaryDirectory() as folder:
             model = _trained(edges, settings, folder, device)

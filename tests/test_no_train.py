@@ -175,7 +175,7 @@ def test_when_the_time_is_up_no_row_is_begun(tmp_path: Path, monkeypatch: pytest
     """What was computed is as without a limit; what was not is not listed, and not kept as if it were finished."""
     graph = tuplet.read(towns())
     known = graph.edges("train")
-    network = model_folder.load_for(TrainingEdges.from_graph(graph), model_folder.located("packaged"), "cpu")
+    network = model_folder.load_for(TrainingEdges.from_graph(graph), model_folder.find_model_folder("packaged"), "cpu")
     half_links = CandidateSources(one_side=True)
     whole = score_candidates({"any-graph": network}, known, half_links)
     monkeypatch.setattr(scorer, "_BATCHES", 1)
@@ -344,7 +344,7 @@ def test_the_network_joins_a_model_that_knows_nothing(tmp_path: Path, monkeypatc
         said.append(note)
 
     found = beside(graph, [model], 1, 1e9, "cpu", tmp_path, told)
-    assert found == [model_folder.located("packaged")]
+    assert found == [model_folder.find_model_folder("packaged")]
     assert said[-1].startswith("the packaged network joins: MRR of ")
     monkeypatch.setattr(packaged, "joins", unwanted)
     assert beside(graph, [model], 1, 0.0, "cpu", tmp_path, told) == found, "decided once"

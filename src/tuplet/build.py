@@ -20,7 +20,7 @@ import numpy as np
 from tuplet.errors import Argument, BadInput, Option, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
-from tuplet.predict.config import MINUTES, TrainConfig, TrainFields, going_on, preset, suitable
+from tuplet.predict.config import MINUTES, TrainConfig, TrainFields, choose_settings, continue_settings, preset
 from tuplet.progress import Report, counted, shown, sizes, told
 from tuplet.read.mapping import Columns
 from tuplet.settings import changed, keywords, to_mapping, unexpected
@@ -469,11 +469,11 @@ def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph:
     if given.get("start"):
         from tuplet.predict.model_folder import describe
 
-        given = going_on(describe(given["start"]), given)
+        given = continue_settings(describe(given["start"]), given)
     if isinstance(config, str):
         config = preset(config)
     elif config is None:
-        config = suitable(len(graph.edges("train")[0]), given.get("model") or TrainConfig().model)
+        config = choose_settings(len(graph.edges("train")[0]), given.get("model") or TrainConfig().model)
     return changed(config, given)
 
 

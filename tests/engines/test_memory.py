@@ -21,7 +21,7 @@ from tuplet.engines import brute
 from tuplet.engines.effort import Effort
 from tuplet.engines.exact import Checker
 from tuplet.engines.given import judge
-from tuplet.engines.ns3.tensors import TensorMemory, counted, make_room
+from tuplet.engines.ns3.tensors import TensorMemory, count_memory, make_room
 from tuplet.errors import BudgetExceeded
 from tuplet.query.ask import status
 from tuplet.query.limits import Brake, Deadline, Limits, Only, OutOfMemory
@@ -244,7 +244,7 @@ def test_tensors_count_from_their_making_to_their_end() -> None:
             torch.zeros(5 * MB, dtype=torch.int64)
     assert memory.held == 8 * MB
     assert max(told) == 48 * MB
-    with counted(Limits(memory=MB), Deadline()):
+    with count_memory(Limits(memory=MB), Deadline()):
         make_room(MB // 2)
         with pytest.raises(OutOfMemory):
             make_room(MB)

@@ -328,7 +328,7 @@ def test_size_limits() -> None:
 def test_budgets() -> None:
     assert BoxBudget(B=5).tuples(3) == 15
     assert BoxBudget.all().tuples(3) is None
-    assert BoxBudget(B=100, rows=50).grown() == replace(BoxBudget.all(), rows=50)
+    assert BoxBudget(B=100, rows=50).grow() == replace(BoxBudget.all(), rows=50)
 
 
 def test_unions_are_scored_in_every_clause() -> None:

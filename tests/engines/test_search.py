@@ -10,7 +10,7 @@ from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.batch import ClauseBatch, NodeRows
 from tuplet.engines.ns3.run import run, run_many
 from tuplet.engines.ns3.search import FuzzySearch, reduce_domains, spanning_tree
-from tuplet.engines.ns3.tensors import TensorTable, best_of, blocks, falling, find, ranges, ranks
+from tuplet.engines.ns3.tensors import TensorTable, best_of, blocks, find, order_falling, ranges, ranks
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query.logic import GODEL, PRODUCT
 from tuplet.query.ranking import Edge, QueryGraph
@@ -76,7 +76,7 @@ def test_flat_lists() -> None:
         [0, 0.7, 0, 0.1]
     )
     query, value, tie = torch.tensor([0, 0, 0, 2]), torch.tensor([1.0, 3, 3, 0]), torch.tensor([0.0, 1, 2, 0])
-    assert falling(query, value, tie).tolist() == [2, 1, 0, 3]
+    assert order_falling(query, value, tie).tolist() == [2, 1, 0, 3]
     assert ranks(query, 3, value, tie).tolist() == [2, 1, 0, 0]
     assert ranks(query, 3, value).tolist() == [2, 0, 1, 0]
 

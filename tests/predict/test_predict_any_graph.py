@@ -17,7 +17,7 @@ from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe, load_for, save
 from tuplet.predict.paths.message_graph import CASES, FAN_OUTS, LEVELS, SHARES, MessageGraph, Telling
 from tuplet.predict.paths.model import DENSE, AnyGraphModel
-from tuplet.predict.paths.task import FEWEST, MixedTask, Questions, told_less, view_of
+from tuplet.predict.paths.task import FEWEST, MixedTask, Questions, draw_telling, draw_view
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions, TrainingRun
 
@@ -102,7 +102,7 @@ def test_meetings_may_tell_less() -> None:
     assert {(a, int(kind) // LEVELS, b) for a, kind, b in _edges(plain)} == ends  # the same meetings
     assert {int(kind) % LEVELS for _, kind, _ in _edges(plain)} == {LEVELS // 2}
     assert _edges(model.telling(Telling()).graph.meetings) == _edges(whole)
-    told = {told_less(np.random.default_rng(seed)) for seed in range(50)}
+    told = {draw_telling(np.random.default_rng(seed)) for seed in range(50)}
     assert {(one.levels, one.fan_outs) for one in told} == {*itertools.product((True, False), repeat=2)}
     assert Telling() in told
     assert all(0 < low < high < 1 for (low, high), *_ in told)
@@ -134,7 +134,7 @@ def test_a_view_hides_facts_altogether() -> None:
     edges = rule_graph(7, 40, 3, [0, 1, 2, 3, 4, 5])
     train = set(zip(*(ids.tolist() for ids in edges.splits["train"]), strict=True))
     for seed in range(20):
-        view = view_of(edges, 1.0, seed % 2 == 0, np.random.default_rng(seed))
+        view = draw_view(edges, 1.0, seed % 2 == 0, np.random.default_rng(seed))
         facts = list(zip(*(ids.tolist() for ids in view.facts), strict=True))
         assert set(facts) == train
         left = set(zip(*(ids.tolist() for ids in view.visible.splits["train"]), strict=True))
@@ -158,7 +158,7 @@ def test_parts_of_a_graph_are_graphs() -> None:
     edges = rule_graph(8, 300, 3, [0, 1, 2, 3, 4, 5])
     sizes = set()
     for seed in range(30):
-        view = view_of(edges, 0.0, False, np.random.default_rng(seed))
+        view = draw_view(edges, 0.0, False, np.random.default_rng(seed))
         heads, relation, tails = view.facts
         if view.entities == edges.entities:
             continue  # the part would have been too small

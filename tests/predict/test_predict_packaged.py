@@ -13,7 +13,7 @@ from tuplet.cli.commands import main
 from tuplet.errors import BadInput
 from tuplet.predict.base import TrainingEdges
 from tuplet.predict.evaluate import evaluate
-from tuplet.predict.model_folder import CARD, describe, load_for, located
+from tuplet.predict.model_folder import CARD, describe, find_model_folder, load_for
 
 DATA = Path(os.environ.get("TUPLET_DATA", ""))
 TRAINED_ON = ("fb15k-237", "nell995", "wn18rr")
@@ -29,7 +29,7 @@ def facts_in(file: Path) -> set[tuple[str, ...]]:
 
 
 def test_it_is_small_and_has_a_card() -> None:
-    folder = located("packaged")
+    folder = find_model_folder("packaged")
     assert sum(file.stat().st_size for file in folder.iterdir()) < 2_000_000
     card = (folder / CARD).read_text(encoding="utf-8")
     assert describe("packaged")["graphs"] == list(TRAINED_ON)

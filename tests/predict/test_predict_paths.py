@@ -17,7 +17,7 @@ from predict_data import ring, splits_of
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import PRESETS, TrainConfig
-from tuplet.predict.device import tuned_cpu
+from tuplet.predict.device import tune_cpu
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import DESCRIPTION, describe, load, load_embeddings, load_for, save
 from tuplet.predict.paths import model as cores
@@ -112,7 +112,7 @@ class TellingGraph(MessageGraph):
 def hidden_mrr(telling: bool) -> tuple[float, float]:
     """Training on random facts: the MRR of facts that are hidden after it, and that of guessing."""
     edges = TrainingEdges({"train": random_facts(60, 2, 240)}, 60, 2)
-    with tuned_cpu(torch.device("cpu"), 0):
+    with tune_cpu(torch.device("cpu"), 0):
         return trained_mrr(edges, telling)
 
 

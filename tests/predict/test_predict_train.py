@@ -23,9 +23,9 @@ from tuplet import settings
 from tuplet.errors import BadInput, CorruptStore, TupletError
 from tuplet.predict import device as optimizers
 from tuplet.predict.base import TrainingEdges
-from tuplet.predict.config import PRESETS, TrainConfig, suitable
+from tuplet.predict.config import PRESETS, TrainConfig, choose_settings
 from tuplet.predict.embeddings import ComplEx, DistMult
-from tuplet.predict.link_task import fitting_block, objective, reciprocal
+from tuplet.predict.link_task import add_reciprocal, choose_block, objective
 from tuplet.predict.model_folder import describe, load, model_class, read_tensors
 from tuplet.predict.train import train
 from tuplet.predict.training import BEST, CHECKPOINT, Interrupted, RunFolder, RunOptions
@@ -90,7 +90,7 @@ def test_every_model_learns_the_ring(kind: str, tmp_path) -> None:
 @pytest.mark.parametrize(("name", "least"), [("nations", 0.72), ("umls", 0.90)])
 def test_default_settings_on_small_graphs(name: str, least: float, tmp_path) -> None:
     graph = benchmark(name)
-    config = dataclasses.replace(suitable(len(graph.edges("train")[0])), epochs=12)
+    config = dataclasses.replace(choose_settings(len(graph.edges("train")[0])), epochs=12)
     result = train(graph, config, RunOptions(tmp_path / "m", "cpu", progress=False))
     assert result.metrics["test"].mrr > least
 
@@ -100,7 +100,7 @@ def test_default_settings_on_small_graphs(name: str, least: float, tmp_path) -> 
 )
 def test_blocks_give_the_same_loss_and_gradient(kind: str, norm: int) -> None:
     graph = ring()
-    batch = reciprocal(graph.edges("train"), 3)[:20]
+    batch = add_reciprocal(graph.edges("train"), 3)[:20]
     found = []
     for block in (24, 7, 1):
         model = model_class(kind).create(24, 3, 6, 0.5, norm, torch.Generator().manual_seed(3))
@@ -124,8 +124,8 @@ def test_objective_by_hand() -> None:
 
 def test_block_fits_the_memory() -> None:
     model = ComplEx.create(1000, 1, 2, 1.0, 2, torch.Generator())
-    assert fitting_block(model, batch=10, memory=10 * 12 * 100) == 100
-    assert fitting_block(model, batch=10, memory=1 << 30) == 1000
+    assert choose_block(model, batch=10, memory=10 * 12 * 100) == 100
+    assert choose_block(model, batch=10, memory=1 << 30) == 1000
 
 
 # Interruptions -----------------------------------------------------------------------------------------------------

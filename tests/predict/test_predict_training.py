@@ -19,7 +19,7 @@ from tuplet.errors import BadInput, CorruptStore
 from tuplet.predict import config as train_config
 from tuplet.predict.config import TrainConfig, preset
 from tuplet.predict.embeddings import ComplEx
-from tuplet.predict.model_folder import DESCRIPTION, describe, load, model_class, read_tensors, ready, save
+from tuplet.predict.model_folder import DESCRIPTION, describe, load, make_predictor, model_class, read_tensors, save
 from tuplet.predict.train import TrainingResult, train
 from tuplet.predict.training import CHECKPOINT, RunFolder, RunOptions
 
@@ -220,7 +220,7 @@ import sys
 from predict_data import ring
 from tuplet import settings
 from tuplet.errors import BadInput
-from tuplet.predict.model_folder import model_class, ready
+from tuplet.predict.model_folder import model_class, make_predictor
 from tuplet.predict.model_folder import load
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
@@ -228,7 +228,7 @@ from tuplet.predict.config import TrainConfig
 assert settings.list_plugins("predictors")[-2:] == ("doubled", "popular")
 result = train(ring(), TrainConfig(model="doubled", rank=4, epochs=2), RunOptions(sys.argv[1], progress=False))
 assert load(sys.argv[1]).kind == "doubled" and result.metrics["test"].mrr > 0
-assert ready("popular", ring()).count.sum() == len(ring().edges("train")[0])
+assert make_predictor("popular", ring()).count.sum() == len(ring().edges("train")[0])
 try:
     model_class("popular")
 except BadInput as error:
@@ -258,14 +258,14 @@ def test_predictors_of_other_packages_are_found_by_entry_point(plugin: Path, tmp
 
 def test_a_predictor_by_module_and_class(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(plugin)
-    made: Any = ready("rankers:Popular", ring())
+    made: Any = make_predictor("rankers:Popular", ring())
     assert np.array_equal(made.tails(torch.tensor([3]), 0)[0], made.count)
     with pytest.raises(BadInput, match="needs an entry point of the group"):
         model_class("rankers:Doubled")
     with pytest.raises(BadInput, match="complex has to be trained first: tuplet train --model complex"):
-        ready("complex", ring())
+        make_predictor("complex", ring())
     with pytest.raises(BadInput, match="cannot load rankers:Nobody"):
-        ready("rankers:Nobody", ring())
+        make_predictor("rankers:Nobody", ring())
 
 
 def test_a_folder_cannot_make_us_import_a_module(plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples
 from tuplet.query.limits import NO_DEADLINE, Deadline, Limits, Only, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stopped
+from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stop_ranking
 from tuplet.query.source import Source
 from tuplet.truth.table import Truth
 
@@ -81,7 +81,7 @@ def run(
     if only is not None:
         crisp = combined(clauses, matrices.facts, space) > 0
         tensor = np.where(crisp == (only == "observed"), tensor, 0.0)
-    tuples, value = _ranked(tensor, k + 1, np.arange(truth.entities) if rank is None else rank)
+    tuples, value = _rank(tensor, k + 1, np.arange(truth.entities) if rank is None else rank)
     bound = float(value[k]) if len(value) > k else 0.0
     tuples, value = tuples[:k], value[:k]
     assignments = tuple(_witnesses(clause, tuples, matrices.truth, space) for clause in clauses)
@@ -233,10 +233,10 @@ def _witnesses(clause: QueryGraph, tuples: Tuples, matrix: Matrix, space: Space)
     return found
 
 
-def _ranked(tensor: Values, most: int, rank: NDArray[np.integer]) -> tuple[Tuples, Values]:
+def _rank(tensor: Values, most: int, rank: NDArray[np.integer]) -> tuple[Tuples, Values]:
     """The tuples of the `most` largest positive truths, ties by the rank of their members; a tie has one truth.
 
-    >>> tuples, truth = _ranked(np.array([0.3, 0.1 * 3, 0, 0.5]), 3, np.array([1, 0, 2, 3]))
+    >>> tuples, truth = _rank(np.array([0.3, 0.1 * 3, 0, 0.5]), 3, np.array([1, 0, 2, 3]))
     >>> tuples.ravel().tolist(), truth.tolist()
     ([3, 1, 0], [0.5, 0.30000000000000004, 0.30000000000000004])
     """
@@ -320,7 +320,7 @@ class Brute(Engine[Enumeration]):
                 limit="memory",
             ) from None
         except OutOfTime:
-            return stopped(clauses)
+            return stop_ranking(clauses)
 
     def score(self, plan: Enumeration, tuples: Tuples, limits: Limits, deadline: Deadline) -> Values:
         return score(plan.clauses, plan.source.table(plan.clauses), tuples, limits.rules, deadline)

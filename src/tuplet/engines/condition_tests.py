@@ -70,7 +70,7 @@ def _row(condition: BoundCondition, kept: list[Ranked]) -> list[int]:
             raise ValueError("equal variables are unified before")
 
 
-def allowed(conditions: Sequence[BoundCondition], variable: int, others: float) -> tuple[Within, Ids] | None:
+def list_allowed(conditions: Sequence[BoundCondition], variable: int, others: float) -> tuple[Within, Ids] | None:
     """Of the conditions on a variable the one that leaves fewest entities, and these, where listing them is worth it.
 
     `others` is how many candidates there are without: a long column is gone through only to save more than that takes.

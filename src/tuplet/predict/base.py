@@ -96,7 +96,7 @@ def row_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: b
     """Float32 scores of whole rows, of `tails` or, inverse, of `heads`. [n] → [n, entities]"""
     scores = _tensor((predictor.heads if inverse else predictor.tails)(near, relation), near.device)
     if scores.shape != (len(near), predictor.entities):
-        raise _misshapen(predictor, "heads" if inverse else "tails", scores, (len(near), predictor.entities))
+        raise _refuse_shape(predictor, "heads" if inverse else "tails", scores, (len(near), predictor.entities))
     return scores
 
 
@@ -122,7 +122,7 @@ def column_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse
     number = relation + predictor.relations if inverse else relation
     scores = _tensor(predictor.scores(near, number, columns), near.device)  # type: ignore[attr-defined]
     if scores.shape != (len(near), len(columns)):
-        raise _misshapen(predictor, "scores", scores, (len(near), len(columns)))
+        raise _refuse_shape(predictor, "scores", scores, (len(near), len(columns)))
     return scores
 
 
@@ -146,18 +146,18 @@ def edge_scores(
     if not len(near):
         return torch.zeros(0, device=near.device)
     if inverse and not getattr(predictor, "reciprocal", False):
-        return _picked(predictor, near, relation, far)
+        return _pick(predictor, near, relation, far)
     number = relation + predictor.relations if inverse else relation
     parts = []
     for some, other in zip(torch.split(near, chunk), torch.split(far, chunk), strict=True):
         scores = _tensor(predictor.pairs(some, torch.full_like(some, number), other), near.device)
         if scores.shape != some.shape:
-            raise _misshapen(predictor, "pairs", scores, tuple(some.shape))
+            raise _refuse_shape(predictor, "pairs", scores, tuple(some.shape))
         parts.append(scores)
     return torch.cat(parts)
 
 
-def _picked(predictor: LinkPredictor, near: Tensor, relation: int, far: Tensor) -> Tensor:
+def _pick(predictor: LinkPredictor, near: Tensor, relation: int, far: Tensor) -> Tensor:
     """Single entries of the rows of `heads`. [n] → [n]"""
     rows, row = torch.unique(near, return_inverse=True)
     out = torch.empty(len(near), device=near.device)
@@ -174,7 +174,7 @@ def _tensor(scores: Scores, device: torch.device) -> Tensor:
     return found.to(device).float()
 
 
-def _misshapen(predictor: LinkPredictor, method: str, scores: Tensor, wanted: tuple[int, ...]) -> BadInput:
+def _refuse_shape(predictor: LinkPredictor, method: str, scores: Tensor, wanted: tuple[int, ...]) -> BadInput:
     return BadInput(
         f"{type(predictor).__name__}.{method} gave scores of shape {list(scores.shape)} where {list(wanted)} are needed"
     )

@@ -131,10 +131,11 @@ def preset(name: str) -> TrainConfig:
     return PRESETS[name]
 
 
-def going_on(about: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def continue_settings(about: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a training that begins with the numbers of a model, as `model.json` tells of it.
 
-    >>> going_on({"kind": "any-graph", "rank": 32, "layers": 6}, {"model": "paths", "start": "packaged"})["model"]
+    >>> about = {"kind": "any-graph", "rank": 32, "layers": 6}
+    >>> continue_settings(about, {"model": "paths", "start": "packaged"})["model"]
     'any-graph'
     """
     if given.get("model") not in (None, about["kind"], "paths"):
@@ -143,19 +144,19 @@ def going_on(about: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     return {"learning_rate": FURTHER, **wanted, **given, "model": about["kind"]}
 
 
-def ranked_edges(held_out: int, entities: int) -> int:
+def count_ranked(held_out: int, entities: int) -> int:
     """How many held-out edges a measurement ranks against all entities: all of them, of a large graph a sample.
 
-    >>> ranked_edges(17_535, entities=14_505), ranked_edges(500_000, entities=1_000_000)
+    >>> count_ranked(17_535, entities=14_505), count_ranked(500_000, entities=1_000_000)
     (17535, 2000)
     """
     return min(held_out, max(FEWEST_RANKED, RANKED // max(1, entities)))
 
 
-def suitable(train_edges: int, model: str = "complex") -> TrainConfig:
+def choose_settings(train_edges: int, model: str = "complex") -> TrainConfig:
     """Sane settings for a graph nobody tuned: for a CPU if it is small, for a GPU if it is not.
 
-    >>> suitable(1_000).rank, suitable(1_000, "paths").rank, suitable(1_000_000, "paths").batch
+    >>> choose_settings(1_000).rank, choose_settings(1_000, "paths").rank, choose_settings(1_000_000, "paths").batch
     (100, 16, 64)
     """
     if model.lower() in ("paths", "any-graph"):

@@ -57,7 +57,7 @@ def precision(name: str, device: torch.device, bilinear: bool = True) -> Iterato
 
 
 @contextmanager
-def tuned_cpu(device: torch.device, products: int) -> Iterator[None]:
+def tune_cpu(device: torch.device, products: int) -> Iterator[None]:
     """Settings of torch for training on the CPU, put back afterwards; `products` are the multiplications of a step.
 
     Numbers near zero make steps up to 20 times slower unless they are flushed to zero. Steps of a small graph are too

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tuplet.errors import BadInput
 from tuplet.predict.base import TrainingEdges, Triples
-from tuplet.predict.config import PRESETS, TrainConfig, ranked_edges
+from tuplet.predict.config import PRESETS, TrainConfig, count_ranked
 from tuplet.predict.device import Adagrad, Adam
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, LinkMetrics, evaluate
@@ -155,7 +155,7 @@ def logsumexp(model: EmbeddingModel, query: Tensor, entity_block: int) -> Tensor
     return torch.stack(parts).logsumexp(0)
 
 
-def fitting_block(model: EmbeddingModel, batch: int, memory: int) -> int:
+def choose_block(model: EmbeddingModel, batch: int, memory: int) -> int:
     """How many entities can be scored at once within `memory` bytes: scores, their softmax and their gradient."""
     return max(1, min(model.entities, memory // (batch * model.cells_per_score * 3 * 4)))
 
@@ -198,11 +198,11 @@ class LinkTask(PatientTask):
         tables = [table.requires_grad_(True) for table in (self.model.entity, self.model.relation)]
         kind = Adam if config.optimizer == "adam" else Adagrad
         self.optimizer = kind(tables, lr=config.learning_rate)
-        self.triples = reciprocal(edges.splits["train"], edges.relations).to(device)
+        self.triples = add_reciprocal(edges.splits["train"], edges.relations).to(device)
         self.sampler = EntitySampler(self.triples, edges.entities, config.negatives) if config.negatives else None
         self.known = KnownAnswers(edges.splits, edges.entities, edges.relations, device)
         memory = torch.cuda.get_device_properties(device).total_memory // 8 if device.type == "cuda" else 1 << 30
-        self.block = config.entity_block or fitting_block(self.model, config.batch, memory)
+        self.block = config.entity_block or choose_block(self.model, config.batch, memory)
 
     def parameters(self) -> Mapping[str, Tensor]:
         return {"entity": self.model.entity, "relation": self.model.relation}
@@ -245,13 +245,13 @@ class LinkTask(PatientTask):
     def measure(self) -> tuple[float, Mapping[str, float]] | None:
         if not self.edges.count("valid"):
             return None
-        metrics = self._evaluated("valid")
+        metrics = self._evaluate("valid")
         if self.best is None or metrics.mrr > self.best.mrr:
             self.best = metrics
         return metrics.mrr, metrics.to_json()
 
-    def _evaluated(self, split: str) -> LinkMetrics:
-        ranked = ranked_edges(self.edges.count(split), self.edges.entities)
+    def _evaluate(self, split: str) -> LinkMetrics:
+        ranked = count_ranked(self.edges.count(split), self.edges.entities)
         return evaluate(self.model, self.edges.splits[split], self.known, self.device, ranked)
 
     def results(self, position: Position) -> dict[str, Any]:
@@ -260,9 +260,9 @@ class LinkTask(PatientTask):
         metrics = {}
         if self.edges.count("valid"):  # the model is the best one: if it was measured here, it is not measured again
             known = self.best if self.best is not None and self.best.mrr == position.best else None
-            metrics["valid"] = (known or self._evaluated("valid")).to_json()
+            metrics["valid"] = (known or self._evaluate("valid")).to_json()
         if self.edges.count("test"):
-            metrics["test"] = self._evaluated("test").to_json()
+            metrics["test"] = self._evaluate("test").to_json()
         best = position.best_round or position.round
         return {"epochs": position.round, "best_epoch": best, "metrics": metrics}
 
@@ -283,10 +283,10 @@ class LinkTask(PatientTask):
         return replace(self.config, epochs=1, seed=0) in wanted
 
 
-def reciprocal(edges: Triples, relations: int) -> Tensor:
+def add_reciprocal(edges: Triples, relations: int) -> Tensor:
     """Each edge (h, r, t) and its reciprocal (t, r + relations, h) → [2n, 3].
 
-    >>> reciprocal((np.array([0]), np.array([1]), np.array([2])), relations=3).tolist()
+    >>> add_reciprocal((np.array([0]), np.array([1]), np.array([2])), relations=3).tolist()
     [[0, 1, 2], [2, 4, 0]]
     """
     heads, relation, tails = (torch.from_numpy(np.asarray(part, dtype=np.int64)) for part in edges)

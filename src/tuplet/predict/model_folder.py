@@ -71,7 +71,7 @@ def model_class(name: str) -> type[EmbeddingModel]:
     return found
 
 
-def ready(name: str, graph: KnowledgeGraph, settings: TrainConfig | None = None) -> LinkPredictor:
+def make_predictor(name: str, graph: KnowledgeGraph, settings: TrainConfig | None = None) -> LinkPredictor:
     """A predictor that needs no training by us, made for a graph."""
     found = entry(name, modules=True)
     if is_trained(found):
@@ -91,10 +91,10 @@ TENSORS, DESCRIPTION, CARD = "model.safetensors", "model.json", "MODEL.md"
 FORMAT_VERSION = 1
 
 
-def located(model: str | os.PathLike[str]) -> Path:
+def find_model_folder(model: str | os.PathLike[str]) -> Path:
     """The folder of a model: itself, or the one that ships with the package if it is called `packaged`.
 
-    >>> located("my.model").name, located("packaged").parent.name
+    >>> find_model_folder("my.model").name, find_model_folder("packaged").parent.name
     ('my.model', 'paths')
     """
     return Path(__file__).parent / "paths" / PACKAGED if os.fspath(model) == PACKAGED else Path(model)
@@ -144,7 +144,7 @@ def load(
     folder: str | os.PathLike[str], device: torch.device | str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> TrainedPredictor:
     """Open a link predictor; numbers kept in half precision are widened to `dtype` (None keeps them as they are)."""
-    folder = located(folder)
+    folder = find_model_folder(folder)
     description = describe(folder)
     refuse_query_model(folder, description)
     tensors = read_tensors(folder / TENSORS, device, description["sha256"])
@@ -191,7 +191,7 @@ def _near(folder: Path) -> list[str]:
 
 def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """What `model.json` says, checked for form; the tables are not read."""
-    file = located(folder) / DESCRIPTION
+    file = find_model_folder(folder) / DESCRIPTION
     if not file.parent.is_dir():
         raise BadInput(f"no such model: {folder}{hint(os.fspath(folder), _near(file.parent))}")
     try:

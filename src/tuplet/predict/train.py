@@ -9,7 +9,7 @@ import torch
 
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import TrainingEdges
-from tuplet.predict.config import TrainConfig, suitable
+from tuplet.predict.config import TrainConfig, choose_settings
 from tuplet.predict.device import pick_device
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import LinkMetrics
@@ -17,7 +17,7 @@ from tuplet.predict.link_task import LinkTask
 from tuplet.predict.model_folder import TrainedPredictor, load_for, trained_class
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.predict.paths.task import AnyGraphTask, PathTask
-from tuplet.predict.training import RunOptions, Task, TrainingRun, stored_config
+from tuplet.predict.training import RunOptions, Task, TrainingRun, read_config
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
     """
     edges, device = TrainingEdges.from_graph(graph), pick_device(options.device)
     if settings is None and options.resume:
-        settings = stored_config(options.folder, TrainConfig)
-    settings = settings or suitable(edges.count("train"))
+        settings = read_config(options.folder, TrainConfig)
+    settings = settings or choose_settings(edges.count("train"))
     about = TrainingRun(task_for(edges, settings, device), options).complete()
     return TrainingResult(
         load_for(edges, options.folder, device),

@@ -30,7 +30,7 @@ from tuplet.errors import BadInput, CorruptStore, Option, PathExists, TupletErro
 from tuplet.files import clean_leftovers, locked, system_errors, write_json
 from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import TrainConfig
-from tuplet.predict.device import device_name, precision, tuned_cpu
+from tuplet.predict.device import device_name, precision, tune_cpu
 from tuplet.predict.model_folder import (
     CARD,
     DESCRIPTION,
@@ -169,7 +169,7 @@ class RunFolder:
             clean_leftovers(self.path / name)
 
     def _refuse_other_run(self) -> None:
-        stored, wanted, path = stored_run(self.path), self.about, self.path
+        stored, wanted, path = read_run(self.path), self.about, self.path
         if stored.get("graph") != wanted["graph"]:
             raise OtherRun(
                 f"cannot continue {path}: it was trained on another graph ({str(stored.get('graph'))[:12]}…)"
@@ -182,7 +182,7 @@ class RunFolder:
                 raise OtherRun(f"cannot continue {path}: {key} was {stored['config'].get(key)}, now it is {value}")
 
 
-def stored_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
+def read_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """What config.json of a folder says."""
     file = Path(folder) / CONFIG
     try:
@@ -196,9 +196,9 @@ def stored_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
     return stored
 
 
-def stored_config(folder: str | os.PathLike[str], kind: type[Settings]) -> Settings:
+def read_config(folder: str | os.PathLike[str], kind: type[Settings]) -> Settings:
     """The settings of the run in `folder`."""
-    return from_mapping(kind, stored_run(folder)["config"], f"{Path(folder) / CONFIG}")
+    return from_mapping(kind, read_run(folder)["config"], f"{Path(folder) / CONFIG}")
 
 
 def write_sealed(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -362,7 +362,7 @@ class TrainingRun:
         task, device, path = self.task, self.task.device, self.folder.path
         random = torch.random.fork_rng([device] if device.type == "cuda" else [])
         with ExitStack() as stack:
-            for context in (locked(path), tuned_cpu(device, task.products), random):
+            for context in (locked(path), tune_cpu(device, task.products), random):
                 stack.enter_context(context)
             self.interrupted = stack.enter_context(interrupts())
             written = self.folder.prepare(self.options.resume, self.options.force)

@@ -143,7 +143,7 @@ def nothing(free: int) -> Ranking:
     return Ranking(np.empty((0, free), np.int32), np.empty(0), (), exact=True, bound=0.0)
 
 
-def stopped(clauses: Clauses, why: str = "timeout", best: Ranking | None = None, explain: bool = True) -> Ranking:
+def stop_ranking(clauses: Clauses, why: str = "timeout", best: Ranking | None = None, explain: bool = True) -> Ranking:
     """What there is when the search was stopped: the best so far, or nothing."""
     if best is not None:
         return replace(best, exact=False, pruned=why)

@@ -25,7 +25,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, TrainingEdges, device_of, kind_of
 from tuplet.predict.config import PACKAGED
 from tuplet.predict.evaluate import KnownAnswers, score_rows
-from tuplet.predict.model_folder import describe, load, load_for, located
+from tuplet.predict.model_folder import describe, find_model_folder, load, load_for
 from tuplet.progress import Report, counted, duration
 from tuplet.truth.calibration.hold_out import hide_twice
 from tuplet.truth.candidates.scorer import RowLimit
@@ -161,7 +161,7 @@ def recipe_in_turn(
     graph: KnowledgeGraph, device: str, given: TimeGiven, folder: Path, report: Report, seed: int, **choices: Any
 ) -> HeldOut:
     """What the network says while some of the facts are hidden, then others: as often as there is time for."""
-    model = located(PACKAGED)
+    model = find_model_folder(PACKAGED)
     name, facts, hold_outs, limit = describe(model)["sha256"], graph.edges("train", "valid"), list[HoldOut](), None
     if len(facts[0]) > 2:  # two are hidden at least
         whole = TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations))
@@ -183,7 +183,7 @@ def recipe_at_once(
     graph: KnowledgeGraph, device: str, given: TimeGiven, folder: Path, report: Report, windows: int, **choices: Any
 ) -> Predicted:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
-    model = located(PACKAGED)
+    model = find_model_folder(PACKAGED)
     work, times = RowWork.of(load(model, device), TrainingEdges.from_graph(graph)), 1 + windows
     about = {"graph": graph.hash, "model": describe(model)["sha256"], "minutes": given.minutes, "device": device}
     plan, left = KeptChoice(folder / PLAN, about | {"windows": windows}), given.left()
@@ -205,7 +205,7 @@ def beside(
     graph: KnowledgeGraph, models: Sequence[Path], times: int, seconds: float, device: str, work: Path, report: Report
 ) -> list[Path]:
     """The network, if it joins these models; a build that goes on where it stopped keeps to what was decided."""
-    folder = located(PACKAGED)
+    folder = find_model_folder(PACKAGED)
     if not folder.exists() or not graph.split_edges["valid"]:
         return []
     about = {"graph": graph.hash, "models": [describe(model)["sha256"] for model in (*models, folder)]}
@@ -221,7 +221,7 @@ def joins(
     graph: KnowledgeGraph, models: Sequence[Path], times: int, seconds: float, device: str, report: Report
 ) -> bool:
     """Whether the network is worth its rows, `times` over, beside these models: in this time, on the valid edges."""
-    network: Any = load(located(PACKAGED), device)
+    network: Any = load(find_model_folder(PACKAGED), device)
     edges = TrainingEdges.from_graph(graph)
     if device.startswith("cpu") and times * RowWork.least(network, edges).total > seconds:
         return False

@@ -59,9 +59,9 @@ def open_predictor(
         if Path(name).exists() or not (":" in name or name in settings.list_plugins("predictors")):
             about = model_meta(Path(name), graph, other_graph)
             return model_folder.load_for(TrainingEdges.from_graph(graph), Path(name), device), about
-        from tuplet.predict.model_folder import ready
+        from tuplet.predict.model_folder import make_predictor
 
-        found, kind = check_predictor(ready(name, graph)), name
+        found, kind = check_predictor(make_predictor(name, graph)), name
     else:
         found, kind = check_predictor(model), type(model).__name__
     _refuse_sizes(graph, kind, {"entities": found.entities, "relations": found.relations})

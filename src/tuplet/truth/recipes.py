@@ -344,14 +344,14 @@ class OnDemand:
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
         """What the store is made of."""
-        from tuplet.predict.model_folder import located
+        from tuplet.predict.model_folder import find_model_folder
         from tuplet.truth.on_demand import measured_rows
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = None
         if self.calibration in (None, LEARNED):
             why = _not_learned("rows on demand: a learned calibration needs the whole table", self.calibration)
-        folder = located(self.model)
+        folder = find_model_folder(self.model)
         about = model_meta(folder, graph, self.other_graph)
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
 

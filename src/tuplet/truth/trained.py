@@ -33,12 +33,12 @@ from tuplet.files import write_json
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.predict.base import TrainingEdges
-from tuplet.predict.config import MINUTES, PRESETS, TrainConfig, ranked_edges, suitable
-from tuplet.predict.device import pick_device, precision, tuned_cpu
+from tuplet.predict.config import MINUTES, PRESETS, TrainConfig, choose_settings, count_ranked
+from tuplet.predict.device import pick_device, precision, tune_cpu
 from tuplet.predict.model_folder import DESCRIPTION, describe, load_for, trained_class
 from tuplet.predict.train import task_for
 from tuplet.predict.train import train as train_model
-from tuplet.predict.training import Interrupted, OtherRun, Position, RunOptions, Task, stored_config
+from tuplet.predict.training import Interrupted, OtherRun, Position, RunOptions, Task, read_config
 from tuplet.progress import Report, counted, duration
 from tuplet.settings import changed, from_mapping
 from tuplet.truth.calibration.fit import LEAST_VALID
@@ -186,7 +186,7 @@ def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainC
         for passes in PASSES:
             yield replace(base, steps=max(LEAST_STEPS, round(passes * sizes.half_links / base.batch)))
         return
-    base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else suitable(sizes.facts, model)
+    base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else choose_settings(sizes.facts, model)
     if sampled(sizes) and not speed.on_gpu:
         base = replace(base, batch=SAMPLED_BATCH, negatives=NEGATIVES)
     for rank, epochs in ((50, 10), (50, 20), (100, 20), (100, 40), (200, 20), (200, 40)):
@@ -216,7 +216,7 @@ def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed
         # Ten times a hundredth of the rows of training, in the end all.
         measured = rows / 10 + 2 * (sizes.valid + sizes.test)
     else:
-        valid, test = (ranked_edges(split, sizes.entities) for split in (sizes.valid, sizes.test))
+        valid, test = (count_ranked(split, sizes.entities) for split in (sizes.valid, sizes.test))
         times = 1 + (config.epochs // config.evaluate_every if config.evaluate_every else 0)
         measured = 2 * (times * valid + test)
     work = question_work(config, sizes) / rate(config, speed)
@@ -420,7 +420,7 @@ def graph_sizes(edges: TrainingEdges, on_gpu: bool = False) -> GraphSizes:
 
 def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) -> float:
     """How long a step of training takes, from a few of them."""
-    with tuned_cpu(task.device, task.products), torch.random.fork_rng([]):
+    with tune_cpu(task.device, task.products), torch.random.fork_rng([]):
         task.prepare()
         position, times, began = Position(), list[float](), clock()
         least, most = PROBE_STEPS
@@ -512,7 +512,7 @@ def affordable(models: Sequence[Path], report: Report) -> list[Path]:
 
 def as_long(model: Path) -> TrainConfig:
     """The settings of a trained predictor, with no more passes over the facts than it needed to be best."""
-    config, about = stored_config(model, TrainConfig), describe(model)
+    config, about = read_config(model, TrainConfig), describe(model)
     best = float(about.get("best_epoch") or about["epochs"])
     steps = max(1, round(config.steps * best / max(best, float(about["epochs"])))) if config.steps else 0
     return replace(config, epochs=max(1, round(best)), steps=steps, evaluate_every=0, patience=0)

@@ -259,7 +259,7 @@ class DistinctAnswers:
         search = JoinSearch(clause, clause.parts[0], self.adjacency, self.effort, self.seen)
         self._check()
         for block in search.blocks(self.left, self.deadline, self.given):
-            yield _copied(clause, block)
+            yield _copy_equals(clause, block)
             if not search.done and self.left != 0:
                 self._check()
         self.complete = search.done
@@ -293,7 +293,7 @@ class DistinctAnswers:
                 columns = [step.variable for step in part.order]
                 block[:, columns] = answered[number % len(answered)][:, columns]
                 number //= len(answered)
-            block = _copied(clause, block)
+            block = _copy_equals(clause, block)
             if self.seen is not None:
                 block = block[self.seen.admit(block[:, list(clause.graph.free)], self.deadline)]
                 self.effort.held -= (room - len(block)) * size
@@ -352,15 +352,15 @@ def collect(
         pruned = "memory"
     widest = max((len(clause.graph.variables) for clause in plan.clauses), default=0)
     return Found(
-        _joined([_columns(block, plan.clauses[number].graph.free) for number, block in blocks], plan.width),
+        _join([_columns(block, plan.clauses[number].graph.free) for number, block in blocks], plan.width),
         np.concatenate([np.empty(0, np.int64), *(np.full(len(block), number) for number, block in blocks)]),
-        _joined([_padded(block, widest) for _, block in blocks], widest),
+        _join([_pad(block, widest) for _, block in blocks], widest),
         answers.complete,
         pruned,
     )
 
 
-def _copied(clause: ClausePlan, block: Tuples) -> Tuples:
+def _copy_equals(clause: ClausePlan, block: Tuples) -> Tuples:
     """A block with the variables that equal others."""
     for copy, other in clause.copies:
         block[:, copy] = block[:, other]
@@ -373,12 +373,12 @@ def _columns(block: Tuples, columns: tuple[int, ...]) -> Tuples:
     return block[:, list(columns)]
 
 
-def _padded(block: Tuples, width: int) -> Tuples:
+def _pad(block: Tuples, width: int) -> Tuples:
     missing = width - block.shape[1]
     return np.pad(block, ((0, 0), (0, missing)), constant_values=-1) if missing else block
 
 
-def _joined(blocks: list[Tuples], width: int) -> Tuples:
+def _join(blocks: list[Tuples], width: int) -> Tuples:
     return blocks[0] if len(blocks) == 1 else np.concatenate([np.empty((0, width), dtype=np.int32), *blocks])
 
 
@@ -409,11 +409,11 @@ def run(
     ranking = None
     if wanted and plan.width and not found.complete and found.pruned != "timeout":
         ranking = _first(plan, source, wanted, effort)
-    ranking = ranking or _in_order(plan, source, found, wanted, effort)
-    return _explained(plan, source, ranking, effort)
+    ranking = ranking or _put_in_order(plan, source, found, wanted, effort)
+    return _add_witnesses(plan, source, ranking, effort)
 
 
-def _in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None, effort: Effort) -> Ranking:
+def _put_in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None, effort: Effort) -> Ranking:
     """The first of the answers that were collected; a witness in the clause that gave them."""
     order = name_order(found.tuples, source.graph.entities.sort_rank, wanted)
     clause, assignment = found.clause[order], found.assignment[order]
@@ -446,7 +446,7 @@ def _first(plan: CrispPlan, source: Source, wanted: int, effort: Effort) -> Rank
     return Ranking(tuples, np.ones(len(tuples)), unknown, exact=True, bound=float(len(tuples) == wanted))
 
 
-def _explained(plan: CrispPlan, source: Source, ranking: Ranking, effort: Effort) -> Ranking:
+def _add_witnesses(plan: CrispPlan, source: Source, ranking: Ranking, effort: Effort) -> Ranking:
     """The ranking with the witnesses that it lacks; the join gives a tuple one clause only."""
     from tuplet.engines.exact import Checker
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.condition_tests import ConditionTests, allowed
+from tuplet.engines.condition_tests import ConditionTests, list_allowed
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.attributes import Ids
@@ -144,11 +144,11 @@ class ClauseAtoms:
         # what conditions leave of a variable, where that is few: the condition and the entities
         self.allowed: dict[int, tuple[Within, Ids]] = {}
         for v in {condition.variables[0] for condition in graph.conditions if isinstance(condition, Within)}:
-            found = allowed(graph.conditions, v, self.estimate(v, 0)[0])
+            found = list_allowed(graph.conditions, v, self.estimate(v, 0)[0])
             if found is not None:
                 self.allowed[v] = found
 
-    def tested(self) -> list[BoundCondition]:
+    def list_tested(self) -> list[BoundCondition]:
         """The conditions that candidates are tested by: all but those whose entities are listed."""
         listed = [condition for condition, _ in self.allowed.values()]
         return [condition for condition in self.graph.conditions if condition not in listed]
@@ -244,7 +244,7 @@ class _Lists:
         self.origin: list[Origin] = []
         self.checks: list[tuple[int, int]] = []
         self.listed: list[Ints] = []
-        conditions = [c for c in atoms.tested() if c.variables[0] in self.depth_of]
+        conditions = [c for c in atoms.list_tested() if c.variables[0] in self.depth_of]
         self.tests = ConditionTests(conditions) if conditions else None
         self.tested = dict(zip(self.tests.addresses, conditions, strict=True)) if self.tests else {}
 

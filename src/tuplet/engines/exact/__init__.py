@@ -26,7 +26,7 @@ from tuplet.engines.effort import Effort, found_size
 from tuplet.engines.exact.kernels import FULL_MEMO, FULL_NODES, FULL_SEEN
 from tuplet.engines.exact.lexical import first_by_name
 from tuplet.engines.exact.part import BoundClause, bind_clause
-from tuplet.engines.exact.rows import SearchRows, are_doubted, fixed_rows, missing_clauses, rows_of, split_rows
+from tuplet.engines.exact.rows import SearchRows, are_doubted, freeze_rows, missing_clauses, rows_of, split_rows
 from tuplet.engines.exact.stream import (
     EQUAL,
     ClauseStream,
@@ -36,7 +36,7 @@ from tuplet.engines.exact.stream import (
     Stream,
     Union,
     Values,
-    enlarged,
+    enlarge,
     new_state,
 )
 from tuplet.graph.adjacency import Adjacency
@@ -117,28 +117,28 @@ def run(
         if only is not None:
             assert holds is not None
             test = lambda tuples: holds(tuples, effort.search) == (only == "observed")  # noqa: E731
-        stream = _combined(plan, streams, logic, effort, only, test)
+        stream = _combine_streams(plan, streams, logic, effort, only, test)
         best, proven = _take_best(plan, stream, k, logic, effort, test)
-        tuples, truth, witnesses = _explained(streams, best, logic, effort)
+        tuples, truth, witnesses = _explain(streams, best, logic, effort)
         if proven and len(tuples) == len(best):
-            return _ordered(plan, tuples, truth, witnesses, exact=True, bound=stream.bound)
+            return _put_in_order(plan, tuples, truth, witnesses, exact=True, bound=stream.bound)
         if len(tuples) < len(best):
             # Tuples that there was no time to explain are not shown; they come after those that are.
             stream.bound = max(stream.bound, min(1.0, float(truth[-1]) * (1 + EQUAL)) if len(tuples) else 1.0)
     # A limit stopped the search: after what is proven comes what was found but not proven to come next.
     if len(tuples) < k:
         room = effort.fitting(k - len(tuples), plan.size)
-        more, values, found_there = _explained(streams, stream.unproven(room)[0], logic, effort)
+        more, values, found_there = _explain(streams, stream.unproven(room)[0], logic, effort)
         true = values > 0
         tuples, truth = np.concatenate([tuples, more[true]]), np.concatenate([truth, values[true]])
         witnesses = [np.concatenate([own, new[true]]) for own, new in zip(witnesses, found_there, strict=True)]
     # the limit may have come when nothing could change any more
     proven = len(tuples) == k > 0 and bool(truth.min() * (1 - EQUAL) > stream.bound)
     why = None if proven else stream.stopped or effort.exceeded() or "timeout"
-    return _ordered(plan, tuples, truth, witnesses, exact=proven, bound=stream.bound, pruned=why)
+    return _put_in_order(plan, tuples, truth, witnesses, exact=proven, bound=stream.bound, pruned=why)
 
 
-def _ordered(
+def _put_in_order(
     plan: ExactPlan, tuples: Ids, truth: Values, witnesses: list[Ids], exact: bool, bound: float,
     pruned: str | None = None,
 ) -> Ranking:  # fmt: skip
@@ -154,7 +154,7 @@ def _ordered(
     return Ranking(tuples[order], truth, tuple([witness[order] for witness in witnesses]), exact, bound, pruned)
 
 
-def _combined(
+def _combine_streams(
     plan: ExactPlan, streams: list[ClauseStream], logic: Logic, effort: Effort, only: Only | None, test: Test | None
 ) -> Stream:
     """The stream of a query that is more than one part of one clause, or that is filtered."""
@@ -213,7 +213,7 @@ def _take_best(
     return np.concatenate([sure, first if proven else in_order]), proven
 
 
-def _explained(streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort) -> tuple[Ids, Values, list[Ids]]:
+def _explain(streams: list[ClauseStream], tuples: Ids, logic: Logic, effort: Effort) -> tuple[Ids, Values, list[Ids]]:
     """Tuples with truth and witnesses, in blocks; those that the time does not suffice for are left out."""
     blocks: list[list[NDArray[Any]]] = []
     for start in range(0, max(1, len(tuples)), BLOCK):
@@ -237,7 +237,7 @@ def explain(
     effort = Effort(deadline) if deadline is not None else Effort()
     streams = [ClauseStream(clause, logic, effort) for clause in plan.bound]
     ids = np.asarray(tuples, dtype=np.int32).reshape(len(tuples), streams[0].width)
-    found, truth, witnesses = _explained(streams, ids, logic, effort)
+    found, truth, witnesses = _explain(streams, ids, logic, effort)
     if len(found) < len(ids):
         raise OutOfTime
     return truth, tuple(witnesses)
@@ -263,7 +263,7 @@ def warm(weighted: bool = False) -> None:
     explain(planned, np.array([[0, 0]]))
     state = new_state(planned.bound[0].parts[0])
     for reason in (FULL_NODES, FULL_MEMO, FULL_SEEN):
-        state = enlarged(state, reason)
+        state = enlarge(state, reason)
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,7 @@ class Checker:
 def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> SearchRows:
     """Facts as rows: no truth beside them means 1."""
     none = np.zeros(0, dtype=np.float32)
-    return SearchRows(fixed_rows(facts, none, none.astype(np.int32), none, rank), facts)
+    return SearchRows(freeze_rows(facts, none, none.astype(np.int32), none, rank), facts)
 
 
 def holds(clauses: Clauses, source: Source, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.condition_tests import allowed
+from tuplet.engines.condition_tests import list_allowed
 from tuplet.engines.effort import Effort
 from tuplet.engines.exact.part import bind_clause
 from tuplet.engines.exact.rows import SearchRows, span_of
@@ -106,7 +106,7 @@ class _Descent:
         single = len(self.given) == 1
         found = [
             # of a disjunction one clause alone need not reach the truth
-            _reachable(graph, rows, prefix, self.least if single else 0.0)
+            _find_reachable(graph, rows, prefix, self.least if single else 0.0)
             for own in self.given
             for graph, rows in own
         ]
@@ -114,7 +114,7 @@ class _Descent:
         return ids[np.argsort(self.rank[ids], kind="stable")]
 
 
-def _reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int32], least: float) -> NDArray[np.int32]:
+def _find_reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int32], least: float) -> NDArray[np.int32]:
     """Entities of the variable after the prefix that its positive atoms allow, each once.
 
     They come along the shortest path of atoms from something known, or from the rows of its rarest relation.
@@ -124,12 +124,12 @@ def _reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int32], l
     known = {stands[v]: int(e) for v, e in zip(graph.free, prefix.tolist(), strict=False)}
     if stands[target] in known:
         return np.array([known[stands[target]]], dtype=np.int32)
-    found = _reached(graph, rows, target, known, least)
-    few = allowed(graph.conditions, target, len(found))
+    found = _find_reached(graph, rows, target, known, least)
+    few = list_allowed(graph.conditions, target, len(found))
     return found if few is None else np.intersect1d(found, few[1]).astype(np.int32)
 
 
-def _reached(
+def _find_reached(
     graph: QueryGraph, rows: SearchRows, target: int, known: dict[int, int], least: float
 ) -> NDArray[np.int32]:
     """Entities of a variable that positive atoms allow."""
@@ -153,7 +153,7 @@ def _reached(
     if found is not None:
         return found
     own = rows.adjacency.view(view)
-    return _reaching(own.entities, rows.rows.row_best, own.rows, least)
+    return _keep_true(own.entities, rows.rows.row_best, own.rows, least)
 
 
 def _ways(
@@ -178,17 +178,17 @@ def _neighbours(
     if len(entities) == 1:
         start, stop = span_of(rows, int(entities[0]), view)
         span = slice(start, stop)
-        return _reaching(rows.neighbour[span], rows.truth, span, least)
+        return _keep_true(rows.neighbour[span], rows.truth, span, least)
     at = source.adjacency.places(entities, view)
     at = at[at >= 0]
     lengths = rows.row_ptr[at + 1] - rows.row_ptr[at]
     if lengths.sum() > max(most, 1024):
         return None
     entry = consecutive(rows.row_ptr[at], lengths)
-    return np.unique(_reaching(rows.neighbour[entry], rows.truth, entry, least))
+    return np.unique(_keep_true(rows.neighbour[entry], rows.truth, entry, least))
 
 
-def _reaching(
+def _keep_true(
     ids: NDArray[np.int32], truth: NDArray[np.floating], places: slice | NDArray[np.int64], least: float
 ) -> NDArray[np.int32]:
     """Those that have at least a truth at their places; facts have no truth beside them: it is 1."""

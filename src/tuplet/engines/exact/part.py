@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from tuplet.engines.condition_tests import ConditionTests, allowed
+from tuplet.engines.condition_tests import ConditionTests, list_allowed
 from tuplet.engines.exact import kernels as kernel
 from tuplet.engines.exact.kernels import Program
 from tuplet.engines.exact.planning import ENTITY, SPAN, VIEW, Layout, Longs, Shape, layout_of
-from tuplet.engines.exact.rows import SearchRows, fixed, span_of, value_of
+from tuplet.engines.exact.rows import SearchRows, freeze, span_of, value_of
 from tuplet.engines.kernels import ready
 from tuplet.graph.attributes import Ids
 from tuplet.progress import counted
@@ -23,7 +23,7 @@ from tuplet.query.ranking import QueryGraph, connected, unified
 # Of a variable the entities that a condition leaves, where these are few.
 Few: TypeAlias = dict[int, tuple[Within, Ids]]
 
-_NO_ROWS = fixed(np.zeros(0, dtype=np.int32))
+_NO_ROWS = freeze(np.zeros(0, dtype=np.int32))
 _NO_CONDITIONS: tuple[tuple[BoundCondition, ...], Few, ConditionTests | None] = (), {}, None
 # So many times fewer entities that can fill a variable than rows under one of its views: the search begins there.
 SELECTIVE = 32
@@ -234,7 +234,7 @@ def _few(part: PartOutline, conditions: tuple[BoundCondition, ...], relation: li
     if not part.shape.anchors:
         for v, variable in enumerate(part.members):
             views = _views(part.shape, relation, v)
-            own = allowed(conditions, variable, min(rows.adjacency.row_counts[view] for view in views))
+            own = list_allowed(conditions, variable, min(rows.adjacency.row_counts[view] for view in views))
             if own is not None:
                 found[v] = own
     return found
@@ -295,7 +295,7 @@ def _fill(
         places = _LIST_PLACES["edges" if name == "edges" else "steps"]
         arrays[name][row, places] = ends[v] - len(lists[v].order), ends[v], lists[v].first
     orders = [own.order for own in lists.values()]
-    order = orders[0] if len(orders) == 1 else fixed(np.concatenate(orders))
+    order = orders[0] if len(orders) == 1 else freeze(np.concatenate(orders))
     return Program._make((entries, *arrays.values(), order))
 
 

@@ -174,7 +174,7 @@ class _Builder:
         """Free variables joined directly are cheaper to search than through an existential."""
         return 2 - self.is_free(u) - self.is_free(v)
 
-    def reached(self, start: int, passes: Callable[[int, int], bool]) -> set[int]:
+    def reach(self, start: int, passes: Callable[[int, int], bool]) -> set[int]:
         """The variables that steps of the tree lead to, as far as these may be taken."""
         found, stack = {start}, [start]
         while stack:
@@ -187,7 +187,7 @@ class _Builder:
 
     def beyond(self, u: int, v: int) -> set[int]:
         """The variables on v's side of the tree edge between u and v."""
-        return self.reached(v, lambda at, w: at != v or w != u)
+        return self.reach(v, lambda at, w: at != v or w != u)
 
     # --- order --------------------------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class _Builder:
         return set(range(self.shape.free, self.shape.variables)) <= closed
 
     def _component(self, existential: int) -> set[int]:
-        return self.reached(existential, lambda _, w: not self.is_free(w))
+        return self.reach(existential, lambda _, w: not self.is_free(w))
 
     def _path_to_free(self, start: int, goal: Callable[[int], bool]) -> list[int]:
         """The shortest path from `start` to a goal that passes existentials only."""

@@ -44,7 +44,7 @@ class SearchRows:
         """
         if only is not None:
             rows = self.adjacency.places(only.astype(np.int32), self.smallest(views))
-            return self._sorted(rows[rows >= 0])
+            return self._sort(rows[rows >= 0])
         return self.few(views) or self.whole(self.smallest(views))
 
     def few(self, views: tuple[int, ...]) -> RowList | None:
@@ -54,7 +54,7 @@ class SearchRows:
         if views not in self.shared:
             if len(self.shared) >= KEPT_LISTS:
                 self.shared.pop(next(iter(self.shared)))
-            self.shared[views] = self._common(views)
+            self.shared[views] = self._find_common(views)
         return self.shared[views]
 
     def smallest(self, views: Iterable[int]) -> int:
@@ -76,27 +76,27 @@ class SearchRows:
                 stays[rows[rows < high] - low] = True
                 known = self.row_order[low:high]
                 rows = np.concatenate([low + known[stays[known]], rows[rows >= high]])
-            self.made[view] = self._sorted(rows)
+            self.made[view] = self._sort(rows)
         return self.made[view]
 
-    def _common(self, views: tuple[int, ...]) -> RowList | None:
+    def _find_common(self, views: tuple[int, ...]) -> RowList | None:
         """Pairs of views until one has few entities in common, of which those stay that the other views have, too."""
         smallest = self.smallest(views)
         own = self.adjacency.view(smallest)
-        entities = fixed(own.entities)
+        entities = freeze(own.entities)
         for view in views:
             if view == smallest:
                 continue
             found = np.empty(FEW + 1, dtype=np.int32)
-            count = common_places(entities, fixed(self.adjacency.view(view).entities), found)
+            count = common_places(entities, freeze(self.adjacency.view(view).entities), found)
             if count <= FEW:
                 places = found[:count]
                 for other in views:
                     places = places[self.adjacency.places(entities[places], other) >= 0]
-                return self._sorted(_numbers(own.rows, places))
+                return self._sort(_numbers(own.rows, places))
         return None
 
-    def _sorted(self, rows: Longs) -> RowList:
+    def _sort(self, rows: Longs) -> RowList:
         rank = self.rows.rank[self.rows.row_entity[rows]]
         best = self.rows.row_best[rows] if len(self.rows.row_best) else np.ones(len(rows), dtype=np.float32)
         if best.dtype == np.float32:
@@ -105,7 +105,7 @@ class SearchRows:
         else:
             order = np.lexsort((rank, -best))
         first = int(rows.min()) if len(rows) else 0
-        return RowList(fixed((rows[order] - first).astype(np.int32)), first)
+        return RowList(freeze((rows[order] - first).astype(np.int32)), first)
 
 
 def _numbers(rows: slice | Longs, places: Ints | slice = slice(None)) -> Longs:
@@ -120,25 +120,25 @@ def rows_of(table: TruthTable, rank: Ints | None = None) -> SearchRows:
     known, made = table.prepared.get("rows", (None, None))
     if made is None or known is not rank:
         by_name = np.arange(table.entities, dtype=np.int32) if rank is None else rank
-        rows = fixed_rows(table.adjacency, table.truth, table.by_truth, table.row_best, by_name)
+        rows = freeze_rows(table.adjacency, table.truth, table.by_truth, table.row_best, by_name)
         stored = table.stored_row_order
-        made = SearchRows(rows, table.adjacency, None if stored is None else fixed(stored))
+        made = SearchRows(rows, table.adjacency, None if stored is None else freeze(stored))
         table.prepared["rows"] = rank, made
     found: SearchRows = made
     return found
 
 
-def fixed_rows(
+def freeze_rows(
     adjacency: Adjacency, truth: NDArray[np.floating], by_truth: Ints, row_best: NDArray[np.floating], rank: Ints
 ) -> Rows:
     """Arrays as rows: plain, contiguous, read-only (one compiled version for all)."""
     falls = rank[1:] < rank[:-1]
     ordered = int(falls.argmax()) + 1 if falls.any() else len(rank)
     *layout, newer = adjacency.arrays
-    return Rows._make([*layout, *(fixed(array) for array in (truth, by_truth, row_best, rank)), newer, ordered])
+    return Rows._make([*layout, *(freeze(array) for array in (truth, by_truth, row_best, rank)), newer, ordered])
 
 
-def fixed(array: NDArray[Any]) -> NDArray[Any]:
+def freeze(array: NDArray[Any]) -> NDArray[Any]:
     """An array as kernels take it."""
     view = np.ascontiguousarray(np.asarray(array)).view()
     view.flags.writeable = False
@@ -190,16 +190,16 @@ def missing_clauses(clause: QueryGraph, weighted: bool) -> list[QueryGraph]:
         for i, edge in enumerate(clause.edges):
             if i == first:
                 # the doubt about a stated edge is a positive atom
-                edges.append(_named(edge, DOUBTED if edge.negated else PREDICTED)._replace(negated=False))
+                edges.append(_name_part(edge, DOUBTED if edge.negated else PREDICTED)._replace(negated=False))
             elif edge.negated:
-                edges.append(_named(edge, CERTAIN if weighted and i < first else ALL))
+                edges.append(_name_part(edge, CERTAIN if weighted and i < first else ALL))
             else:
-                edges.append(_named(edge, STATED if i < first else ALL))
+                edges.append(_name_part(edge, STATED if i < first else ALL))
         found.append(replace(clause, edges=tuple(edges)))
     return found
 
 
-def _named(edge: Edge, part: int) -> Edge:
+def _name_part(edge: Edge, part: int) -> Edge:
     return edge._replace(relation=5 * edge.relation + part)
 
 
@@ -259,7 +259,7 @@ def _rows(table: TruthTable, wanted: Sequence[int], rank: NDArray[np.int32]) -> 
         np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64),
         neighbour,
     )
-    return SearchRows(fixed_rows(adjacency, truth, by_truth, row_best, rank), adjacency)
+    return SearchRows(freeze_rows(adjacency, truth, by_truth, row_best, rank), adjacency)
 
 
 def _view(table: TruthTable, view: int, part: int) -> tuple[NDArray[Any], ...]:

@@ -61,7 +61,7 @@ def _make_state(part: Part) -> State:
     return State(**made)
 
 
-def enlarged(state: State, reason: int) -> State:
+def enlarge(state: State, reason: int) -> State:
     """The state with twice (memo: four times) the room that ran out."""
     if reason == kernel.FULL_MEMO:
         size = 4 * len(state.memo_key)
@@ -72,7 +72,7 @@ def enlarged(state: State, reason: int) -> State:
         keys = np.zeros(4 * len(state.seen), dtype=np.int64)
         kernel.rehash(state.seen, state.seen, keys, np.empty(len(keys), dtype=np.int64))
         return state._replace(seen=keys)
-    return state._replace(**{name: longer(getattr(state, name)) for name in _SEARCHED})
+    return state._replace(**{name: extend(getattr(state, name)) for name in _SEARCHED})
 
 
 def growth(state: State, reason: int) -> int:
@@ -84,7 +84,7 @@ def growth(state: State, reason: int) -> int:
     return 2 * sum(int(getattr(state, name).nbytes) for name in _SEARCHED)
 
 
-def longer(array: NDArray[Any], more: int | None = None) -> NDArray[Any]:
+def extend(array: NDArray[Any], more: int | None = None) -> NDArray[Any]:
     """The array with room for so many rows more, or for as many again."""
     grown = np.empty((len(array) + (len(array) if more is None else more), *array.shape[1:]), dtype=array.dtype)
     grown[: len(array)] = array
@@ -157,7 +157,7 @@ class PartStream:
                 self.stopped = "memory"
                 break
             self.effort.held += more * size
-            out, truth = longer(out, more), longer(truth, more)
+            out, truth = extend(out, more), extend(truth, more)
         return self._found(status, out, truth)
 
     def best(self, n: int) -> tuple[Ids, Values, bool]:
@@ -235,7 +235,7 @@ class PartStream:
         return growth(self.state, reason) + size_of(self.state) - self._held
 
     def _enlarge(self, reason: int) -> None:
-        self.state = enlarged(self.state, reason)
+        self.state = enlarge(self.state, reason)
         size = size_of(self.state)
         self.effort.held += size - self._held
         self._held = size

@@ -20,7 +20,7 @@ from itertools import combinations
 
 import torch
 
-from tuplet.engines.ns3.batch import ClauseBatch, Domains, LiteralBatch, NodeRows, merged
+from tuplet.engines.ns3.batch import ClauseBatch, Domains, LiteralBatch, NodeRows, join_pairs
 from tuplet.engines.ns3.search import FuzzySearch, reduce_domains
 from tuplet.engines.ns3.tensors import (
     Tensor,
@@ -28,9 +28,9 @@ from tuplet.engines.ns3.tensors import (
     blocks,
     counts,
     ranges,
-    ranked,
+    rank_rows,
     ranks,
-    renumbered,
+    renumber,
     starts,
     totals,
 )
@@ -48,7 +48,7 @@ class FuzzyNode:
     score: Tensor  # index score, for ties
 
     @staticmethod
-    def joined(parts: Sequence[FuzzyNode]) -> FuzzyNode:
+    def join(parts: Sequence[FuzzyNode]) -> FuzzyNode:
         """One node of parts that follow one another."""
         if len(parts) == 1:
             return parts[0]
@@ -73,14 +73,14 @@ class Box(FuzzyNode):
 
     outside: Tensor  # [queries] no tuple outside of the box is truer
 
-    def ranked(self, rank: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
-        """The true rows in order (`sparse.ranked`), and their truth; if only so many are wanted, perhaps not all."""
+    def rank(self, rank: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """The true rows in order (`rank_rows`), and their truth; if only so many are wanted, perhaps not all."""
         true = (self.value > 0).nonzero().view(-1)
         if most and len(self.outside) == 1 and len(true) > most:  # one box may hold millions of rows
             least = self.value[true].topk(most).values[-1]
             true = true[self.value[true] >= least * (1 - 1e-9)]  # no tie is cut
         columns = [column[true] for column in self.rows.columns]
-        order, value = ranked(self.rows.query[true], self.value[true], columns, rank)
+        order, value = rank_rows(self.rows.query[true], self.value[true], columns, rank)
         return true[order], value
 
     def tuples(self, at: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ class BoxBudget:
         """Whether a larger budget is tried where this one proves too little."""
         return self.merge == "adaptive" and self.B is not None
 
-    def grown(self, times: int = 4) -> BoxBudget:
+    def grow(self, times: int = 4) -> BoxBudget:
         """A larger budget; all, once it passes the limit of rows."""
         if self.B is None or self.B * times > self.rows:
             return replace(self, B=None, enumerate=None)
@@ -308,7 +308,7 @@ def product(problem: Problem, u: FuzzyNode, v: FuzzyNode, size: int | None) -> F
     others have truth 0.
     """
     edges = _edges_between(problem, u, v) if size is None or size > _SPARSE else []
-    met = _met(problem, edges, u, v) if edges else _crossed(problem, u, v)
+    met = _meet(problem, edges, u, v) if edges else _cross(problem, u, v)
     parts = []
     for left, right in met:
         rows = NodeRows(
@@ -319,19 +319,19 @@ def product(problem: Problem, u: FuzzyNode, v: FuzzyNode, size: int | None) -> F
         value = problem.search.joint(u.value[left], v.value[right])
         upper = torch.minimum(u.upper[left], v.upper[right])
         parts.append(FuzzyNode(rows, value, upper, u.score[left] * v.score[right]))
-    return FuzzyNode.joined(parts)
+    return FuzzyNode.join(parts)
 
 
-def _met(problem: Problem, edges: list[LiteralBatch], u: FuzzyNode, v: FuzzyNode) -> Iterator[tuple[Tensor, Tensor]]:
+def _meet(problem: Problem, edges: list[LiteralBatch], u: FuzzyNode, v: FuzzyNode) -> Iterator[tuple[Tensor, Tensor]]:
     """The pairs of rows that edges make true, in order."""
     free = problem.domains[0].clause.shape.free
     near, far = (replace(node.rows, members=tuple(free[p] for p in node.rows.members)) for node in (v, u))
-    met = merged(list(problem.search.pairs(edges, near, far)), problem.search.table)
+    met = join_pairs(list(problem.search.pairs(edges, near, far)), problem.search.table)
     order = torch.argsort(met.second * max(len(v.rows), 1) + met.first)
     yield met.second[order], met.first[order]
 
 
-def _crossed(problem: Problem, u: FuzzyNode, v: FuzzyNode) -> Iterator[tuple[Tensor, Tensor]]:
+def _cross(problem: Problem, u: FuzzyNode, v: FuzzyNode) -> Iterator[tuple[Tensor, Tensor]]:
     """All pairs of rows of one query, in blocks."""
     length = counts(v.rows.query, problem.queries)
     start = starts(length)[u.rows.query]
@@ -405,22 +405,22 @@ def progressive(problem: Problem, nodes: list[FuzzyNode], outside: Tensor, floor
     parts, bound = [], problem.nothing()
     for number in torch.unique(choice).tolist():
         queries = (choice == number).nonzero().view(-1)
-        box = _merged_pair(problem, nodes, queries, pairs[number], outside, floor)
+        box = _merge_pair(problem, nodes, queries, pairs[number], outside, floor)
         if len(queries) == problem.queries:
             return box
         bound[queries] = box.outside
         parts.append(replace(box, rows=replace(box.rows, query=queries[box.rows.query])))
-    joint = FuzzyNode.joined(parts)
+    joint = FuzzyNode.join(parts)
     return Box(**vars(joint.take(torch.argsort(joint.rows.query, stable=True))), outside=bound)
 
 
-def _merged_pair(
+def _merge_pair(
     problem: Problem, nodes: list[FuzzyNode], queries: Tensor, pair: tuple[int, int], outside: Tensor,
     floor: Tensor | None,
 ) -> Box:  # fmt: skip
     """The box of the queries that merge the same pair."""
     if len(queries) < problem.queries:
-        number = renumbered(queries, problem.queries)
+        number = renumber(queries, problem.queries)
         nodes = [node.of_queries(number) for node in nodes]
         problem, outside = problem.take(queries), outside[queries]
         floor = None if floor is None else floor[queries]

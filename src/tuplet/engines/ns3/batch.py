@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from tuplet.engines.ns3.tensors import Tensor, TensorTable, renumbered
+from tuplet.engines.ns3.tensors import Tensor, TensorTable, renumber
 from tuplet.errors import BadInput
 from tuplet.query.conditions import BoundCondition, Outside, Within
 from tuplet.query.ranking import Edge, QueryGraph
@@ -115,7 +115,7 @@ class ClauseBatch:
 
         literals = []
         for same in zip(*(graph.edges for graph in graphs), strict=True):
-            swapped = [_swapped(edge) for edge in same]
+            swapped = [_is_swapped(edge) for edge in same]
             heads = [edge.tail if swap else edge.head for edge, swap in zip(same, swapped, strict=True)]
             tails = [edge.head if swap else edge.tail for edge, swap in zip(same, swapped, strict=True)]
             relation = table.number[torch.tensor([edge.relation for edge in same], device=table.device)]
@@ -144,7 +144,7 @@ class ClauseBatch:
         return found
 
 
-def _swapped(edge: Edge) -> bool:
+def _is_swapped(edge: Edge) -> bool:
     """Whether the ends of an edge are exchanged, so that a shape does not depend on how its edges are directed."""
     return edge.tail < edge.head and (edge.tail >= 0 or edge.head >= 0)
 
@@ -193,7 +193,7 @@ class Pairs(NamedTuple):
     truth: Tensor
 
 
-def merged(parts: list[Pairs], table: TensorTable) -> Pairs:
+def join_pairs(parts: list[Pairs], table: TensorTable) -> Pairs:
     """Blocks of pairs as one."""
     if len(parts) == 1:
         return parts[0]
@@ -223,7 +223,7 @@ class Domains:
         """Some rows of each domain (masks); with `queries` only those queries, renumbered."""
         number, clause = None, self.clause
         if queries is not None:
-            number, clause = renumbered(queries, clause.queries), clause.take(queries)
+            number, clause = renumber(queries, clause.queries), clause.take(queries)
             dropped = {v: bound[queries] for v, bound in dropped.items()}
         rows, place = {}, {}
         for v, mask in keep.items():

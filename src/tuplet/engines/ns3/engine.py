@@ -10,7 +10,7 @@ from tuplet.engines.marginals import LISTED, MarginalEngine, Scores, admits
 from tuplet.query.conditions import ALL_CONDITIONS, Outside, Within
 from tuplet.query.engine import Engine, Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
-from tuplet.query.ranking import Clauses, Ranking, stopped
+from tuplet.query.ranking import Clauses, Ranking, stop_ranking
 from tuplet.query.source import Source
 from tuplet.settings import knob, load_class
 
@@ -97,20 +97,20 @@ class Ns3(Engine[MergePlan]):
     ) -> list[Ranking]:
         from tuplet.engines.ns3.algorithm import BoxBudget
         from tuplet.engines.ns3.run import run_many, run_marginal
-        from tuplet.engines.ns3.tensors import counted
+        from tuplet.engines.ns3.tensors import count_memory
 
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         queries, rank = [plan.clauses for plan in plans], plans[0].source.graph.entities.sort_rank
         count, budget = None if limits.k == "all" else limits.count(1 << 62), BoxBudget.within(limits)
         try:
-            with counted(limits, deadline):
+            with count_memory(limits, deadline):
                 search = self.search(plans, limits, deadline)
                 if self.joint:
                     return run_many(queries, search, count, budget, filters, explain, first, rank)
                 both = zip(queries, filters, strict=True)
                 return [run_marginal(own, search, limits.count(LISTED), budget, test, rank) for own, test in both]
         except OutOfTime as over:
-            return [stopped(clauses, over.why, explain=explain or not self.joint) for clauses in queries]
+            return [stop_ranking(clauses, over.why, explain=explain or not self.joint) for clauses in queries]
 
     def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
         """The search on what these plans need of their source."""

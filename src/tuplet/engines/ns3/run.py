@@ -19,11 +19,11 @@ from tuplet.engines.marginals import TESTED, Admits, top_products
 from tuplet.engines.ns3.algorithm import Box, BoxBudget, Problem, marginalise, pose, solve
 from tuplet.engines.ns3.batch import ClauseBatch, structure
 from tuplet.engines.ns3.search import FuzzySearch, witnesses
-from tuplet.engines.ns3.tensors import Tensor, TensorTable, blocks, counts, make_room, ranked, starts
+from tuplet.engines.ns3.tensors import Tensor, TensorTable, blocks, counts, make_room, rank_rows, starts
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.ranking import Clauses, Ranking, stopped
+from tuplet.query.ranking import Clauses, Ranking, stop_ranking
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 
@@ -105,10 +105,10 @@ class _Batch:
                     raise
                 why = error.why if isinstance(error, OutOfTime) else str(error)
                 for number in own.tolist():
-                    self.found[number] = stopped(self.queries[number], why, self.found.get(number), self.explain)
+                    self.found[number] = stop_ranking(self.queries[number], why, self.found.get(number), self.explain)
                 continue
             if budget.grows and not bool(certain.all()):
-                open_, larger = (~certain).nonzero().view(-1), budget.grown()
+                open_, larger = (~certain).nonzero().view(-1), budget.grow()
                 slack = 1e-9 if kth.dtype == torch.float64 else 1e-5
                 low = None if larger.B is None else kth[open_] * (1 - slack)
                 self.solve(own[open_.cpu().numpy()], [clause.take(open_) for clause in some], larger, low)
@@ -119,8 +119,8 @@ class _Batch:
         """One chunk with one budget: which of its lists are proven, and their k-th truth."""
         box, problem = solve(replace(self.search, enumerate=budget.enumerate), asked, budget, floor)
         filtered = any(self.admits[number] is not None for number in numbers.tolist())
-        order, value = box.ranked(self.rank, None if filtered or self.first is not None else self.k)
-        shown, hidden = self._admitted(numbers, box, order)
+        order, value = box.rank(self.rank, None if filtered or self.first is not None else self.k)
+        shown, hidden = self._admit(numbers, box, order)
         certain, bound, kth = box.certify(shown, self.k, hidden)
         proven = certain
         if self.first is not None:
@@ -131,8 +131,8 @@ class _Batch:
         query, tuples = box.rows.query[order], box.tuples(order)
         assignments: list[NDArray[np.int32]] = []
         if self.explain:
-            value, assignments = _explained(problem, query, tuples, value)
-            again, value = ranked(query, value, list(tuples.T), self.rank)
+            value, assignments = _explain(problem, query, tuples, value)
+            again, value = rank_rows(query, value, list(tuples.T), self.rank)
             query, tuples = query[again], tuples[again]
             assignments = [found[again.cpu().numpy()] for found in assignments]
         ends = np.cumsum(counts(query, len(numbers)).cpu().numpy())
@@ -145,7 +145,7 @@ class _Batch:
             self.found[number] = Ranking(*own, exact, most, None if exact else why)
         return certain, kth
 
-    def _admitted(self, numbers: NDArray[np.int64], box: Box, order: Tensor) -> tuple[Tensor, Tensor]:
+    def _admit(self, numbers: NDArray[np.int64], box: Box, order: Tensor) -> tuple[Tensor, Tensor]:
         """Marks the `k` best rows that the filters admit, and those that they do not admit as far as they looked."""
         shown = self._best(box, order, self.k)
         hidden = torch.zeros_like(shown)
@@ -175,9 +175,7 @@ class _Batch:
         return shown
 
 
-def _explained(
-    problem: Problem, query: Tensor, tuples: Tensor, value: Tensor
-) -> tuple[Tensor, list[NDArray[np.int32]]]:
+def _explain(problem: Problem, query: Tensor, tuples: Tensor, value: Tensor) -> tuple[Tensor, list[NDArray[np.int32]]]:
     """The witnesses of tuples. One that is better than what a truncated search of a cycle found corrects the truth."""
     total, assignments = torch.zeros_like(value), []
     for domains in problem.domains:
@@ -218,7 +216,7 @@ def run_marginal(
         one = torch.zeros_like(ids[:, 0])
         found = [witnesses(search, domains.clause, one, ids, domains)[0] for domains in problem.domains]
     except OutOfTime as over:
-        return stopped(clauses, over.why)
+        return stop_ranking(clauses, over.why)
     most = max(highest, float(bound[0]))
     assignments = tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
     return Ranking(tuples, value, assignments, most == 0, most, "ranked by marginals" if most else None)

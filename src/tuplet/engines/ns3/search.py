@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tuplet.engines.ns3.batch import ClauseBatch, DomainIndex, Domains, Links, LiteralBatch, NodeRows, Pairs, merged
+from tuplet.engines.ns3.batch import ClauseBatch, DomainIndex, Domains, Links, LiteralBatch, NodeRows, Pairs, join_pairs
 from tuplet.engines.ns3.tensors import (
     SAME,
     Tensor,
@@ -26,8 +26,8 @@ from tuplet.engines.ns3.tensors import (
     blocks,
     counts,
     distinct,
-    falling,
     find,
+    order_falling,
     ranges,
     ranks,
     starts,
@@ -136,7 +136,7 @@ class FuzzySearch:
                 second, first, truth = known[w, u]
             else:
                 if (u, w) not in known:
-                    known[u, w] = merged(list(self.pairs(bundle, rows[u], rows[w])), self.table)
+                    known[u, w] = join_pairs(list(self.pairs(bundle, rows[u], rows[w])), self.table)
                 first, second, truth = known[u, w]
             return best_of(second, self.joint(value[u][first], truth), len(rows[w]))
         # The rows of a hypernode are many: only those that can still be true are joined, and block by block.
@@ -152,7 +152,7 @@ class FuzzySearch:
         The rows of u are tried in falling order of C[u]; a row of w is done when no later one could do better.
         """
         queries = int(max(u.query.max() if len(u) else 0, w.query.max() if len(w) else 0)) + 1
-        order = falling(u.query, of_u)
+        order = order_falling(u.query, of_u)
         length = counts(u.query, queries)
         start = starts(length)
         best = torch.zeros_like(of_w)
@@ -209,7 +209,7 @@ class FuzzySearch:
         rest = [literal for literal in bundle if literal is not driver]
         meetings = self._meet(u, column, spans, backward)
         if column.row_of is not None:
-            meetings = self._spread(merged(list(meetings), table), column.row_of)
+            meetings = self._spread(join_pairs(list(meetings), table), column.row_of)
         for first, second, truth in meetings:
             self.deadline.check()
             if rest:
@@ -280,7 +280,7 @@ class FuzzySearch:
         candidates = tried.nonzero().view(-1)
         for part in blocks(self._sizes(state, u, candidates, links), self.table.block):
             chosen = candidates[part]
-            sub, back = self._clamped(state, u, chosen, target, links)
+            sub, back = self._clamp(state, u, chosen, target, links)
             truth, lost = self.eliminate(sub, target)
             own = value[u][chosen]
             found.scatter_reduce_(0, back, self.joint(truth, own[sub.rows[target].query]), "amax")
@@ -299,7 +299,7 @@ class FuzzySearch:
             size += most
         return size
 
-    def _clamped(self, state: Domains, u: int, chosen: Tensor, target: int, links: Links) -> tuple[Domains, Tensor]:
+    def _clamp(self, state: Domains, u: int, chosen: Tensor, target: int, links: Links) -> tuple[Domains, Tensor]:
         """One query for each chosen row of u; also the row of the target that each new row of it comes from."""
         fixed = state.rows[u].take(chosen)
         rows: dict[int, NodeRows] = {}
@@ -310,7 +310,7 @@ class FuzzySearch:
             bundle = links.get(frozenset((u, w)), [])
             domain = state.rows[w]
             if any(literal.positive for literal in bundle):
-                first, second, truth = merged(list(self.pairs(bundle, fixed, domain)), self.table)
+                first, second, truth = join_pairs(list(self.pairs(bundle, fixed, domain)), self.table)
                 order = torch.argsort(first, stable=True)
                 first, second, truth = first[order], second[order], truth[order]
             else:
@@ -391,14 +391,14 @@ def _messages(search: FuzzySearch, clause: ClauseBatch) -> Domains:
         if found is None and parent is None:
             found = _members(search, clause, child)
         elif found is None and parent is not None:
-            found = _reached(search, clause, links[frozenset((parent, child))], rows[parent], child)
+            found = _reach(search, clause, links[frozenset((parent, child))], rows[parent], child)
         assert found is not None
         unary = search.conjoin([literal for literal in clause.literals if literal.variables == (child,)], found)
         true = unary.nonzero().view(-1)
         rows[child], value[child] = found.take(true), unary[true]
         if parent is not None:
             bundle = links[frozenset((parent, child))]
-            pairs[parent, child] = merged(list(search.pairs(bundle, rows[parent], rows[child])), search.table)
+            pairs[parent, child] = join_pairs(list(search.pairs(bundle, rows[parent], rows[child])), search.table)
     incoming: dict[int, dict[int, Tensor]] = {v: {} for v in rows}
 
     def product(v: int, without: int | None = None) -> Tensor:
@@ -492,9 +492,7 @@ def _members(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows:
     return NodeRows((v,), query, (entity,))
 
 
-def _reached(
-    search: FuzzySearch, clause: ClauseBatch, bundle: list[LiteralBatch], parents: NodeRows, v: int
-) -> NodeRows:
+def _reach(search: FuzzySearch, clause: ClauseBatch, bundle: list[LiteralBatch], parents: NodeRows, v: int) -> NodeRows:
     """Everyone joined to a parent's row by the literal of the bundle that leads to fewest edges."""
     table, (parent,) = search.table, parents.members
     options = [
@@ -543,7 +541,7 @@ def witnesses(
         every = replace(search, enumerate=None)
         domains = reduce_domains(every, known, None)
         if within is not None:
-            domains = _inside(domains, within, query, search.table.entities)
+            domains = _keep_inside(domains, within, query, search.table.entities)
         for variable in shape.existential:
             rows = domains.rows[variable]
             asked = replace(known, shape=replace(shape, free=(variable,), groups=()))
@@ -563,7 +561,7 @@ def witnesses(
     return found, value
 
 
-def _inside(domains: Domains, within: Domains, query: Tensor, entities: int) -> Domains:
+def _keep_inside(domains: Domains, within: Domains, query: Tensor, entities: int) -> Domains:
     """The rows whose entity is also in the domain of the query that the tuple answers."""
     keep = {
         v: find(within.rows[v].key(v, entities), query[rows.query] * entities + rows.columns[0])[1]

@@ -87,7 +87,7 @@ _COUNTED: ContextVar[TensorMemory | None] = ContextVar("counted", default=None)
 
 
 @contextmanager
-def counted(limits: Limits, deadline: Deadline) -> Iterator[None]:
+def count_memory(limits: Limits, deadline: Deadline) -> Iterator[None]:
     """What is done in here holds no more than the limits say, or ends with `OutOfMemory`."""
     if limits.memory is None or _COUNTED.get() is not None:
         yield
@@ -175,12 +175,12 @@ class TensorTable:
         views = np.stack([2 * wanted, 2 * wanted + 1], axis=1).reshape(-1)
         rows = [a.view(v) for v in views.tolist()]
         view_ptr = np.cumsum([0, *(len(own.entities) for own in rows)], dtype=np.int64)
-        lengths = _joined([own.lengths for own in rows])
+        lengths = _concatenate([own.lengths for own in rows])
         row_ptr = np.append(0, np.cumsum(lengths))
         make_room(_ENTRY * int(row_ptr[-1]))
-        entries = consecutive(_joined([own.starts for own in rows]), lengths)
+        entries = consecutive(_concatenate([own.starts for own in rows]), lengths)
         view = np.repeat(np.arange(len(views)), np.diff(view_ptr))
-        row_key = view * entities + _joined([own.entities for own in rows])
+        row_key = view * entities + _concatenate([own.entities for own in rows])
         forward = np.repeat(view % 2 == 0, lengths)
         values, neighbour = truth[entries], a.neighbour[entries]
         near = np.repeat(row_key - view * entities + (view // 2) * entities, lengths)[forward]
@@ -245,7 +245,7 @@ class TensorTable:
         return self.row_ptr[self.view_ptr[view + 1]] - self.row_ptr[self.view_ptr[view]]
 
 
-def _joined(arrays: list[Any]) -> Any:
+def _concatenate(arrays: list[Any]) -> Any:
     return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
 
 
@@ -278,7 +278,7 @@ def blocks(length: Tensor, most: int) -> Iterator[slice]:
         yield slice(low, high)
 
 
-def renumbered(queries: Tensor, total: int) -> Tensor:
+def renumber(queries: Tensor, total: int) -> Tensor:
     """The place of each of `total` queries among those that stay, -1 of the others. [total]"""
     number = torch.full((total,), -1, dtype=torch.int64, device=queries.device)
     number[queries] = torch.arange(len(queries), device=queries.device)
@@ -327,7 +327,7 @@ def totals(query: Tensor, value: Tensor, queries: int) -> Tensor:
     return sums
 
 
-def falling(query: Tensor, *keys: Tensor) -> Tensor:
+def order_falling(query: Tensor, *keys: Tensor) -> Tensor:
     """The order of rows by query, then by falling keys (the first one counts most), then as they stand."""
     order = torch.arange(len(query), device=query.device)
     for key in reversed(keys):
@@ -337,22 +337,22 @@ def falling(query: Tensor, *keys: Tensor) -> Tensor:
 
 def ranks(query: Tensor, queries: int, *keys: Tensor) -> Tensor:
     """The place of each row among its query's rows in falling order of the keys, from 0."""
-    order = falling(query, *keys)
+    order = order_falling(query, *keys)
     start = starts(counts(query, queries))
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=query.device) - start[query[order]]
     return place
 
 
-def ranked(query: Tensor, value: Tensor, columns: Sequence[Tensor], rank: Tensor) -> tuple[Tensor, Tensor]:
+def rank_rows(query: Tensor, value: Tensor, columns: Sequence[Tensor], rank: Tensor) -> tuple[Tensor, Tensor]:
     """The order of tuples by query and falling truth, ties by the rank of their members; and their truths in it.
 
     Truths that are equal up to rounding are one tie, and have one truth.
     """
-    order = falling(query, value)
+    order = order_falling(query, value)
     query, value = query[order], value[order]
     begins = torch.ones_like(query, dtype=torch.bool)
     begins[1:] = (query[1:] != query[:-1]) | (value[1:] < value[:-1] * SAME)
     tie = torch.cumsum(begins, 0) - 1
-    inside = falling(tie, *(-rank[column[order]] for column in columns))
+    inside = order_falling(tie, *(-rank[column[order]] for column in columns))
     return order[inside], value[begins][tie[inside]]

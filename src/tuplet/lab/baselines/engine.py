@@ -20,7 +20,7 @@ from tuplet.errors import BadInput
 from tuplet.query.conditions import Outside, Within
 from tuplet.query.engine import Plan, Tuples, Values
 from tuplet.query.limits import Deadline, Limits, OutOfTime
-from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stopped
+from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stop_ranking
 from tuplet.query.source import Source
 from tuplet.settings import knob
 
@@ -124,13 +124,13 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
         return self.run_many([plan], limits, deadline)[0]
 
     def run_many(self, plans: Sequence[BaselinePlan], limits: Limits, deadline: Deadline) -> list[Ranking]:
-        from tuplet.engines.ns3.tensors import counted
+        from tuplet.engines.ns3.tensors import count_memory
 
-        with counted(limits, deadline):
+        with count_memory(limits, deadline):
             try:
                 scores = self.marginals(plans, limits, deadline)
             except OutOfTime as over:
-                return [stopped(plan.clauses, over.why) for plan in plans]
+                return [stop_ranking(plan.clauses, over.why) for plan in plans]
             return [self._ranking(plan, own, limits, deadline) for plan, own in zip(plans, scores, strict=True)]
 
     def _ranking(self, plan: BaselinePlan, scores: Scores, limits: Limits, deadline: Deadline) -> Ranking:
@@ -145,7 +145,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
             )
             found = explain_tuples(clauses, search_of([clauses], source, rules, deadline), tuples)
         except OutOfTime as over:
-            return stopped(clauses, over.why)
+            return stop_ranking(clauses, over.why)
         how = f"truth is the {rules.word} of marginals ({self.values}), and this is not an exact engine"
         return Ranking(tuples, value, found, exact=False, bound=1.0, pruned=how)
 

@@ -29,7 +29,7 @@ from tuplet.predict.base import TrainingEdges
 from tuplet.predict.device import AdamW, pick_device
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.model_folder import load_embeddings
-from tuplet.predict.training import CONFIG, Position, RunOptions, Task, TrainingRun, stored_config
+from tuplet.predict.training import CONFIG, Position, RunOptions, Task, TrainingRun, read_config
 from tuplet.progress import Report
 from tuplet.settings import changed, check, knob, load
 from tuplet.settings import given as given_flags
@@ -110,7 +110,7 @@ def train(
     """
     edges, device = TrainingEdges.from_graph(graph), pick_device(options.device)
     if settings is None:
-        settings = stored_config(options.folder, QueryTrainConfig) if options.resume else QueryTrainConfig()
+        settings = read_config(options.folder, QueryTrainConfig) if options.resume else QueryTrainConfig()
     task = QueryTask(edges, settings, device, predictor, pool)
     if start is not None and not options.resume:
         begin_with(task.model, start)
@@ -351,7 +351,7 @@ def train_from_flags(arguments: argparse.Namespace, progress: bool | Report) -> 
     if arguments.config:
         config = changed(load(QueryTrainConfig, arguments.config), given)
     elif arguments.resume:
-        config = changed(stored_config(arguments.output, QueryTrainConfig), given)
+        config = changed(read_config(arguments.output, QueryTrainConfig), given)
     else:
         config = QueryTrainConfig(**given)
     predictor = None

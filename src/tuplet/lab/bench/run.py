@@ -107,9 +107,9 @@ def _results(
         return
     where, sent = ship(pool, store), None
     if "model" in settings.options:
-        from tuplet.predict.model_folder import located  # imports torch
+        from tuplet.predict.model_folder import find_model_folder  # imports torch
 
-        sent = ship(pool, located(settings.options["model"]))
+        sent = ship(pool, find_model_folder(settings.options["model"]))
     futures = {pool.submit(work, where, settings, unit.queries, sent): unit for unit in todo}
     for future in as_completed(futures):
         yield futures[future], future.result()

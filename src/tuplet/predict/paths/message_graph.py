@@ -79,7 +79,7 @@ def meetings_of(graph: MessageGraph, telling: Telling) -> MessageGraph:
     own = torch.nonzero(sizes[0] if telling.fan_outs else torch.zeros_like(sizes[0])).view(-1)
     fan_out = torch.bucketize(sizes[1][own] / sizes[0][own], sizes[0].new_tensor(FAN_OUTS)) + CASES * LEVELS
     source, target, kind = torch.cat([source, own]), torch.cat([target, own]), torch.cat([kind, fan_out])
-    return type(graph).directed(source, target, kind, kinds, MEETINGS // 2)
+    return type(graph).from_directed(source, target, kind, kinds, MEETINGS // 2)
 
 
 def _together(place: Tensor, kind: Tensor, kinds: int) -> Tensor:
@@ -143,10 +143,10 @@ class MessageGraph:
         """The edges of some facts in both directions."""
         heads, relation, tails = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in facts)
         ends = torch.cat([heads, tails]), torch.cat([tails, heads])
-        return MessageGraph.directed(*ends, torch.cat([relation, relation + relations]), entities, relations)
+        return MessageGraph.from_directed(*ends, torch.cat([relation, relation + relations]), entities, relations)
 
     @staticmethod
-    def directed(source: Tensor, target: Tensor, kind: Tensor, entities: int, relations: int) -> MessageGraph:
+    def from_directed(source: Tensor, target: Tensor, kind: Tensor, entities: int, relations: int) -> MessageGraph:
         """These edges as they are, of 2 · relations kinds. int64 [edges] each"""
         order = torch.argsort(target, stable=True)
         source, kind, target = source[order], kind[order], target[order]

@@ -21,10 +21,10 @@ from tuplet.predict.paths.network import AnyGraphNetwork, PathNetwork, RowNetwor
 Result = TypeVar("Result")
 
 
-def shared(work: Callable[..., Result], parts: Iterable[Sequence[Any]]) -> list[Result]:
+def share_out(work: Callable[..., Result], parts: Iterable[Sequence[Any]]) -> list[Result]:
     """`work(*part)` of each part, in order; which thread takes a part does not matter to its result.
 
-    >>> shared(pow, [(2, 3), (3, 2)])
+    >>> share_out(pow, [(2, 3), (3, 2)])
     [8, 9]
     """
     given = list(parts)
@@ -145,7 +145,7 @@ class PathModel:
         if not len(asked):
             return torch.empty(0, self.entities, device=self.device)
         parts = list(zip(torch.split(asked, self.batch), torch.split(relation, self.batch), strict=True))
-        found = [self._filled(*part) for part in parts] if self.device.type == "cuda" else shared(self._rows, parts)
+        found = [self._fill_up(*part) for part in parts] if self.device.type == "cuda" else share_out(self._rows, parts)
         return torch.cat(found)
 
     @torch.no_grad()
@@ -153,7 +153,7 @@ class PathModel:
         found: Tensor = self.network(self.graph, asked, relation)
         return found
 
-    def _filled(self, asked: Tensor, relation: Tensor) -> Tensor:
+    def _fill_up(self, asked: Tensor, relation: Tensor) -> Tensor:
         """The same, filled up with copies of the last row: the kernels of a GPU take a fixed number of channels."""
         count, fill = len(asked), _ROWS - len(asked)
         asked, relation = (torch.cat([ids, ids[-1:].expand(fill)]) for ids in (asked, relation))

@@ -29,7 +29,7 @@ from tuplet.predict.device import AdamW
 from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.model_folder import describe, load_for, trained_class
 from tuplet.predict.paths.message_graph import SHARES, Telling
-from tuplet.predict.paths.model import AnyGraphModel, PathModel, shared
+from tuplet.predict.paths.model import AnyGraphModel, PathModel, share_out
 from tuplet.predict.training import PatientTask, Position
 
 MOST_ROUNDS = 8  # a question is drawn at most so many times as often as one with few answers
@@ -161,7 +161,7 @@ class Lesson:
 
         size = len(draw.asked) if self.model.device.type == "cuda" else QUESTIONS
         ranges = [(first, min(first + size, len(draw.asked))) for first in range(0, len(draw.asked), size)]
-        found = [part(*ranges[0])] if len(ranges) == 1 else shared(part, ranges)
+        found = [part(*ranges[0])] if len(ranges) == 1 else share_out(part, ranges)
         # added in their order, so that the sum is the same every time
         sums: list[Tensor] = [reduce(torch.add, parts) for parts in zip(*found, strict=True)]
         for parameter, slope in zip(parameters, sums[1:], strict=True):
@@ -315,7 +315,7 @@ class GraphView(NamedTuple):
         return TrainingEdges({"train": (heads, relation, tails)}, self.entities, self.relations)
 
 
-def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.random.Generator) -> GraphView:
+def draw_view(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.random.Generator) -> GraphView:
     """A random view of the train edges: of all of them with chance `whole`.
 
     With `whole_pairs`, what is hidden there has no other edge between its ends.
@@ -329,9 +329,9 @@ def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.ra
                 break
         if part.shape[1] >= FEWEST:
             sparse, merged, copied = chance.random(3) < (SPARSE, MERGED, COPIED)
-            rows = part[:, _some(part.shape[1], chance)] if sparse else part
-            rows = _merged(rows, chance) if merged else rows
-            rows = _copied(rows, chance) if copied else rows
+            rows = part[:, _thin_out(part.shape[1], chance)] if sparse else part
+            rows = _merge_relations(rows, chance) if merged else rows
+            rows = _copy_relations(rows, chance) if copied else rows
             ends, numbered = np.unique(rows[[0, 2]], return_inverse=True)
             names, relation = np.unique(rows[1], return_inverse=True)
             heads, tails = numbered.reshape(2, -1)
@@ -339,23 +339,23 @@ def view_of(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.ra
             # Elsewhere facts do have others between their ends.
             whole_pairs &= not copied and bool(chance.random() < 0.5)
     facts = rows[0], rows[1], rows[2]
-    return GraphView(facts, _hidden(facts, entities, whole_pairs, chance), entities, relations)
+    return GraphView(facts, _hide(facts, entities, whole_pairs, chance), entities, relations)
 
 
-def told_less(chance: np.random.Generator) -> Telling:
+def draw_telling(chance: np.random.Generator) -> Telling:
     """What meetings tell in a view: sometimes neither levels nor fan-outs, or levels with other bounds."""
     by = np.exp(chance.normal(0, 0.5)) if chance.random() < 0.3 else 1.0
     low, high = (min(0.9, float(bound * by)) for bound in SHARES)
     return Telling((low, high), bool(chance.random() >= 0.3), bool(chance.random() < 0.6))
 
 
-def _some(facts: int, chance: np.random.Generator) -> NDArray[np.bool_]:
+def _thin_out(facts: int, chance: np.random.Generator) -> NDArray[np.bool_]:
     """Marks a random share of the facts, no fewer than a graph needs."""
     marked: NDArray[np.bool_] = chance.permutation(facts) < max(FEWEST, chance.uniform(0.2, 0.8) * facts)
     return marked
 
 
-def _merged(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
+def _merge_relations(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
     """At most half as many relations, down to two, of about one size or of very different ones."""
     relations = int(rows[1].max()) + 1
     left = int(np.exp(chance.uniform(np.log(2), np.log(max(3, relations / 2)))))
@@ -364,7 +364,7 @@ def _merged(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.
     return np.unique(np.stack([rows[0], new[rows[1]], rows[2]]), axis=1)
 
 
-def _copied(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
+def _copy_relations(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
     """A fifth of the relations have a copy with a share of their facts, some against their direction."""
     relations = int(rows[1].max()) + 1
     copies = np.full(relations, -1)
@@ -420,7 +420,7 @@ def _core(heads: Ids, tails: Ids, entities: int, wanted: int, chance: np.random.
     return inside
 
 
-def _hidden(facts: Triples, entities: int, whole_pairs: bool, chance: np.random.Generator) -> NDArray[np.bool_]:
+def _hide(facts: Triples, entities: int, whole_pairs: bool, chance: np.random.Generator) -> NDArray[np.bool_]:
     """Marks facts that are hidden, one by one or with all others between the same two entities; at least one is."""
     share = np.exp(chance.uniform(*np.log(HIDDEN)))
     heads, _, tails = facts
@@ -455,7 +455,7 @@ class AnyGraphTask(PathTask):
 
     def view(self, chance: np.random.Generator) -> GraphView:
         """A random view."""
-        return view_of(self.edges, 1.0, self.whole_pairs, chance)
+        return draw_view(self.edges, 1.0, self.whole_pairs, chance)
 
 
 class MixedTask(AnyGraphTask):
@@ -486,14 +486,14 @@ class MixedTask(AnyGraphTask):
 
     def view(self, chance: np.random.Generator) -> GraphView:
         graph = int(chance.choice(len(self.share), p=self.share))
-        view = view_of(list(self.graphs.values())[graph], WHOLE, self.pairs[graph], chance)
-        return view._replace(telling=told_less(chance))
+        view = draw_view(list(self.graphs.values())[graph], WHOLE, self.pairs[graph], chance)
+        return view._replace(telling=draw_telling(chance))
 
     def measure(self) -> tuple[float, Mapping[str, float]] | None:
-        each = {name: found["mrr"] for name, found in self._measured("valid", MEASURED).items()}
+        each = {name: found["mrr"] for name, found in self._evaluate("valid", MEASURED).items()}
         return (math.fsum(each.values()) / len(each), each) if each else None
 
-    def _measured(self, split: str, sample: int | None = None) -> dict[str, dict[str, Any]]:
+    def _evaluate(self, split: str, sample: int | None = None) -> dict[str, dict[str, Any]]:
         asked = {name: edges for name, edges in self.graphs.items() if edges.count(split)}
         return {
             name: evaluate(self.model.on(edges), edges.splits[split], self.answers[name], self.device, sample).to_json()
@@ -502,13 +502,13 @@ class MixedTask(AnyGraphTask):
 
     def results(self, position: Position) -> dict[str, Any]:
         metrics = {
-            f"{name} {split}": found for split in ("valid", "test") for name, found in self._measured(split).items()
+            f"{name} {split}": found for split in ("valid", "test") for name, found in self._evaluate(split).items()
         }
         epochs = round(position.step / self.steps_per_epoch, 2)
         return {"epochs": epochs, "metrics": metrics, "graphs": list(self.graphs)}
 
     def headline(self) -> str:
-        return f"{super().headline()} of {_listed(list(self.graphs))}"
+        return f"{super().headline()} of {_join_names(list(self.graphs))}"
 
 
 def view_number(replaced: int, place: int) -> int:
@@ -520,9 +520,9 @@ def view_number(replaced: int, place: int) -> int:
     return replaced + AT_HAND - (replaced - place) % AT_HAND
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     """
-    >>> _listed(["a"]), _listed(["a", "b", "c"])
+    >>> _join_names(["a"]), _join_names(["a", "b", "c"])
     ('a', 'a, b and c')
     """
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

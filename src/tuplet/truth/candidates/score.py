@@ -37,7 +37,7 @@ from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.files import make_folder, replacing, system_errors
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
-from tuplet.predict.model_folder import located
+from tuplet.predict.model_folder import find_model_folder
 from tuplet.progress import Report
 from tuplet.truth.calibration.calibrate import two_step_rules
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
@@ -569,7 +569,8 @@ def score_on_cluster(
     rules = None if two_step is None else (two_step.level, tuple(two_step.bounds.tolist()))
     with RayExecutor(address, gpu=device == "cuda") as pool, tempfile.TemporaryDirectory() as folder:
         graph.save(Path(folder) / "graph")
-        sent = pool.ship(Path(folder) / "graph"), counted, tuple(pool.ship(located(str(model))) for model in models)
+        shipped = tuple(pool.ship(find_model_folder(str(model))) for model in models)
+        sent = pool.ship(Path(folder) / "graph"), counted, shipped
         job = ScoringJob(*sent, device, settings, rules, scorer.size)
         if progress:
             progress("index", 0, len(tasks), f"parts, {len(pool.actors)} workers")

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.predict.base import TrainingEdges
-from tuplet.predict.model_folder import located
+from tuplet.predict.model_folder import find_model_folder
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report
 from tuplet.truth.calibration.calibrate import candidates_of, with_rules
@@ -265,7 +265,7 @@ def on_cluster(
                 np.save(path / "known.npy", np.stack([np.asarray(side, dtype=np.int64) for side in scene.edges]))
                 np.save(path / "older.npy", np.stack([np.asarray(side, dtype=np.int64) for side in older]))
                 sizes = scene.known.entities, scene.network.relations, before
-                sent[id(scene)] = RowsJob(pool.ship(path), pool.ship(located(str(model))), *sizes)
+                sent[id(scene)] = RowsJob(pool.ship(path), pool.ship(find_model_folder(str(model))), *sizes)
             return sent[id(scene)]
 
         def score(scene: KnownGraph, rows: EntityRows, told: Callable[[int], None]) -> ScoredEdges:
