@@ -299,7 +299,7 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
     try:
         began = time.time()
         results = []
-        for compute in (distance, layers.fused(distance)):
+        for compute in (distance, layers.compile_distance(distance)):
             torch.manual_seed(0)
             query = torch.rand(config.group, 1, wide * dim, device="cuda", requires_grad=True)
             rows = torch.rand(1, config.negatives, narrow * dim, device="cuda", requires_grad=True)
@@ -311,7 +311,7 @@ def try_compiler(arguments: argparse.Namespace, entities: int) -> None:
                 raise ArithmeticError("compiled distances differ from plain ones")
         print(f"distances are compiled ({time.time() - began:.1f} s)")
     except Exception as error:
-        layers.fused = lambda distance: distance
+        layers.compile_distance = lambda distance: distance
         print(f"distances are not compiled: {str(error)[:200]}")
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.graph import SPLITS
 from tuplet.lab.bench.formats import read_any
-from tuplet.lab.bench.guarantee import held_out
+from tuplet.lab.bench.guarantee import rank_held_out
 from tuplet.lab.bench.hardness import predicted_links, strata
 from tuplet.lab.bench.reliability import everything
 from tuplet.query.guarantees import measure, within
@@ -120,7 +120,7 @@ def gather(store: str, queries: str, folder: Path, depth: int, per_shape: int) -
         part = asked[start : start + PART]
         columns: dict[str, list[object]] = {name: [] for name in ("shape", "family", "sizes", "numbers")}
         arrays: dict[str, list[NDArray[np.generic]]] = {n: [] for n in LISTED + HIDDEN}
-        for one in held_out(source, full, part, depth):
+        for one in rank_held_out(source, full, part, depth):
             clauses = one.query.clauses()
             links = predicted_links(clauses, source.facts, hidden_too, one.query.hard)
             columns["shape"].append(one.query.shape)

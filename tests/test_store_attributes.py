@@ -21,7 +21,7 @@ from tuplet.cli.commands import main
 from tuplet.errors import BadInput, CorruptStore, UnknownName
 from tuplet.graph.arrays import verify
 from tuplet.graph.attributes import FAMILIES, Attributes, Plain, kind_of
-from tuplet.graph.versions import AttributeStates, StoredValue, Subject, united, values_now
+from tuplet.graph.versions import AttributeStates, StoredValue, Subject, unite_values, values_now
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.read import read
 from tuplet.truth import store_folder
@@ -396,16 +396,16 @@ def test_columns_after_any_changes(edits: list[dict[tuple[str, int, int], list[P
     attributes, model, base = Attributes(), {}, AttributeStates()
     for number, change in enumerate(edits):
         states = AttributeStates(
-            {Subject(*key): united(map(StoredValue.from_plain, some)) for key, some in change.items()}
+            {Subject(*key): unite_values(map(StoredValue.from_plain, some)) for key, some in change.items()}
         )
         states = AttributeStates.from_array(states.array())
         model |= change
         if number % 2:
-            attributes = states.applied(base.applied(attributes))
+            attributes = states.apply_to(base.apply_to(attributes))
             base = AttributeStates()
         else:
             base = base.then(states)
-    attributes = base.applied(attributes)
+    attributes = base.apply_to(attributes)
     for key, expected in model.items():
         found = {value.same for value in values_now(attributes, Subject(*key))}
         assert found == {StoredValue.from_plain(value).same for value in expected}

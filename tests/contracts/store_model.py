@@ -260,7 +260,7 @@ class StoreModel:
         else:
             stated, wanted = files.facts.adjacency, graph.observed(OBSERVED)
             assert stated.edges == wanted.edges == self.sizes["facts"]
-            assert all(map(np.array_equal, stated.flattened()[0].arrays, wanted.arrays))
+            assert all(map(np.array_equal, stated.flatten()[0].arrays, wanted.arrays))
         if files.layer.empty and files.delta.empty:
             assert files.graph.info() == graph.info()
             assert files.graph.adjacency.newer is files.table.adjacency.newer is None

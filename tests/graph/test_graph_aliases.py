@@ -34,8 +34,8 @@ def test_any_label_finds_its_entity(graph: KnowledgeGraph) -> None:
     assert graph.entities.find_label("Ali") == sorted([alice, bob])
     assert graph.entities.find_label("Al") == []
     assert "Alicia" in graph.entities.suggest("Alcia")
-    assert graph.entities.extended(["x"]).find_label("Alicia") == [alice]
-    assert graph.entities.extended(["x"]).flat.find_label("Alicia") == [alice]
+    assert graph.entities.extend_names(["x"]).find_label("Alicia") == [alice]
+    assert graph.entities.extend_names(["x"]).flat.find_label("Alicia") == [alice]
 
 
 def test_queries_and_search_know_them(tmp_path: Path, graph: KnowledgeGraph) -> None:

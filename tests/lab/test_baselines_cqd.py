@@ -15,7 +15,7 @@ from tuplet.errors import BadInput, Refused
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.lab.baselines.engine import CqdEngine, CqdOptions
-from tuplet.lab.baselines.symbolic import atoms_of, embedded, objective, optimise, replaced
+from tuplet.lab.baselines.symbolic import atoms_of, objective, optimise, replace_variable, score_by_model
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.embeddings import ComplEx, DistMult, TransE
 from tuplet.predict.model_folder import load, save
@@ -104,11 +104,11 @@ def test_a_full_beam_on_a_model_is_the_maximum_over_all_entities(name: str, logi
     clause = TREES[name]
     rules, dense = Logic.from_name(logic), brute.Matrices(table).truth
     expected = [brute.combined([clause.marginal([v])], dense, brute.Space(8, rules)) for v in clause.free]
-    (found,) = embedded([[clause]], model, CqdOptions(beam=8), rules)
+    (found,) = score_by_model([[clause]], model, CqdOptions(beam=8), rules)
     np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5)
-    (narrow,) = embedded([[clause]], model, CqdOptions(beam=1), rules)
+    (narrow,) = score_by_model([[clause]], model, CqdOptions(beam=1), rules)
     assert (narrow <= found * (1 + 1e-9)).all()
-    twice = embedded([[clause], [clause]], model, CqdOptions(beam=8), rules)
+    twice = score_by_model([[clause], [clause]], model, CqdOptions(beam=8), rules)
     np.testing.assert_allclose(twice[1], found)
 
 
@@ -132,7 +132,7 @@ def test_atoms_are_the_models_scores() -> None:
     atoms = atoms_of([PAIR], model)
     entities = torch.tensor([[6, 7, 2]])
     guess = model.entity[entities]
-    found = [replaced(model, atoms, guess, v, PRODUCT)[0] for v in range(3)]
+    found = [replace_variable(model, atoms, guess, v, PRODUCT)[0] for v in range(3)]
     assert [f[e].item() for f, e in zip(found, entities[0], strict=True)] == pytest.approx([found[0][6].item()] * 3)
     h, r, t = torch.tensor([3, 2, 2, 5]), torch.tensor([0, 1, 2, 3]), torch.tensor([2, 6, 7, 7])
     score = model.pairs(h, r, t)  # row 2 is relation 0 backwards, row 3 relation 1: from the end nearer to a constant
@@ -162,16 +162,16 @@ def test_a_batch_is_its_queries(folder: Path) -> None:
     queries = [
         [QueryGraph(("x", "e"), (0,), (Edge(~i, 0, 1), Edge(1, 1, 0) if i % 2 else Edge(0, 1, 1)))] for i in range(6)
     ]
-    together = embedded(queries, model, options, PRODUCT)
+    together = score_by_model(queries, model, options, PRODUCT)
     for query, found in zip(queries, together, strict=True):
-        np.testing.assert_allclose(found, embedded([query], model, options, PRODUCT)[0], rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(found, score_by_model([query], model, options, PRODUCT)[0], rtol=1e-3, atol=1e-6)
 
 
 def test_disjunctions_combine_their_clauses(folder: Path) -> None:
     model, options = load(folder), CqdOptions(steps=5)
     one, two = ([QueryGraph(("x",), (0,), (Edge(~i, 0, 0),))] for i in (1, 4))
-    parts = [embedded([query], model, options, PRODUCT)[0] for query in (one, two)]
-    (both,) = embedded([[*one, *two]], model, options, PRODUCT)
+    parts = [score_by_model([query], model, options, PRODUCT)[0] for query in (one, two)]
+    (both,) = score_by_model([[*one, *two]], model, options, PRODUCT)
     np.testing.assert_allclose(both, 1 - (1 - parts[0]) * (1 - parts[1]), atol=1e-12)
 
 

@@ -244,7 +244,7 @@ def test_ranks_by_products_equal_counting_over_all_tuples(k: int) -> None:
         mrr, hit10 = counted(products(vectors), easy, hard)
         assert (ranks.values()["mrr"], ranks.values()["hit10"]) == pytest.approx((mrr, hit10))
         near = product_ranks(vectors, easy, hard, reach=10)  # a short reach still decides HIT@10
-        assert near.decided(10).all()
+        assert near.is_decided(10).all()
         assert near.values()["hit10"] == pytest.approx(hit10)
         assert mrr - 1 / 10 <= near.values()["mrr"] <= mrr + 1e-12
 

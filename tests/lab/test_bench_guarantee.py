@@ -17,7 +17,7 @@ from tuplet.engines import brute
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.formats import write
-from tuplet.lab.bench.guarantee import guarantee, held_out, learn
+from tuplet.lab.bench.guarantee import guarantee, learn, rank_held_out
 from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.reliability import everything
 from tuplet.lab.bench.sampling import sample
@@ -59,7 +59,7 @@ def beyond(query: BenchQuery, source: Source) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_scores_are_those_of_the_oracle(source: Source, queries: QuerySet) -> None:
-    found = held_out(source, everything(source), queries, 40)
+    found = rank_held_out(source, everything(source), queries, 40)
     held = learn(queries, source).shapes
     seen: dict[str, list[float]] = {}
     for query, one in zip(queries, found, strict=True):

@@ -61,8 +61,8 @@ def test_a_cut_list_is_exact_above_its_last_value_only() -> None:
     ranks = joint_ranks(listed, truth, PAIRS[:0], hard, [0.5, 0.4, 0.95])
     assert ranks.resolved.tolist() == [False, False, True]
     assert ranks.expected.tolist() == [np.inf, np.inf, 1.0]
-    assert ranks.decided(10).all()  # eleven non-answers stand before the others
-    assert ranks.decided(12).tolist() == [False, True, True]
+    assert ranks.is_decided(10).all()  # eleven non-answers stand before the others
+    assert ranks.is_decided(12).tolist() == [False, True, True]
     assert ranks.greater.tolist() == [11, 12, 0]
 
 
@@ -70,8 +70,8 @@ def test_what_is_not_in_a_cut_list_may_equal_its_last_value() -> None:
     listed = np.column_stack([np.arange(12)] * 2)
     ranks = joint_ranks(listed, [0.9] * 3 + [0.5] * 9, PAIRS[:0], np.array([[50, 50]]))
     assert ranks.greater.tolist() == [3]
-    assert not ranks.decided(10).any()
-    assert ranks.decided(3).all()
+    assert not ranks.is_decided(10).any()
+    assert ranks.is_decided(3).all()
     assert ranks.values() == dict.fromkeys(NAMES, 0.0)
 
 

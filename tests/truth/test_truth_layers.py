@@ -157,7 +157,7 @@ def test_later_states_count_and_applying_them_twice_changes_nothing(first: Model
     assert both.edges == len(merged)
     place = both.find(*(np.array(list(merged), dtype=np.int32).reshape(-1, 3).T))
     assert both.truth[place].tolist() == [state[0] for state in merged.values()]
-    assert both.differing(both).edges == 0
-    assert one.then(both.differing(one)).edges == both.edges
+    assert both.select_changes(both).edges == 0
+    assert one.then(both.select_changes(one)).edges == both.edges
     table = table_of(first)
     same(table.edited(two).flat, table.edited(two).edited(two).flat)

@@ -120,7 +120,7 @@ def _values(columns: Sequence[AttributeColumn], keys: NDArray[Any], kind: Kind, 
     """The values of keys, null where there is none; lists of them if there may be several."""
     dtype, found, parts = _ARROW[kind], [np.zeros(0, np.int64)], [pa.array([], _ARROW[kind])]
     for column in columns:
-        place, rank = column.ranked.gathered(keys)
+        place, rank = column.ranked.gather(keys)
         found.append(place)
         parts.append(_distinct(column, dtype).take(pa.array(rank)))
     places, values = np.concatenate(found), pa.concat_arrays(parts)

@@ -429,7 +429,7 @@ class Adjacency:
         filled: Longs = rows[self.row_ptr[rows + 1] > self.row_ptr[rows]]
         return filled
 
-    def flattened(self) -> tuple[Adjacency, Longs | slice]:
+    def flatten(self) -> tuple[Adjacency, Longs | slice]:
         """The same edges without layers, and where arrays beside `neighbour` have their entries."""
         self.touch()
         if self.newer is None:
@@ -457,7 +457,7 @@ class Adjacency:
 
     def filter(self, keep: NDArray[np.bool_]) -> Adjacency:
         """The adjacency of the entries marked in `keep`, which marks both entries of an edge or none."""
-        flat, entries = self.flattened()
+        flat, entries = self.flatten()
         view, entity = flat.entry_rows()
         kept = keep[entries]
         return Adjacency._from_sorted(view[kept], entity[kept], flat.neighbour[kept], self.relations)
@@ -535,7 +535,7 @@ class Adjacency:
 
     def triples(self) -> tuple[Ints, Ints, Ints, Longs]:
         """Heads, relations, tails of all edges in order of (relation, head, tail), and their forward entries."""
-        flat, entries = self.flattened()
+        flat, entries = self.flatten()
         view, entity = flat.entry_rows()
         forward = np.flatnonzero(view % 2 == 0)
         heads, relation, tails = entity[forward], (view[forward] // 2).astype(np.int32), flat.neighbour[forward]

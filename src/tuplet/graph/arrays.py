@@ -225,7 +225,7 @@ class _Stated(NamedTuple):
     data: memoryview
     crc32: int
 
-    def damaged(self) -> bool:
+    def is_damaged(self) -> bool:
         return zlib.crc32(self.data) != self.crc32
 
 
@@ -253,12 +253,12 @@ class Sections:
             return  # the usual case, asked again and again
         with self._lock:  # another thread that wants the same waits for it
             wanted = [section for section in dict.fromkeys(sections) if not verified[section]]
-            _refuse_damaged([stated for section in wanted for stated in self._stated(section)])
+            _refuse_damaged([stated for section in wanted for stated in self._state_section(section)])
             for section in wanted:
                 check(section)
                 verified[section] = 1
 
-    def _stated(self, section: int) -> Iterator[_Stated]:
+    def _state_section(self, section: int) -> Iterator[_Stated]:
         for (file, data), sums, bounds in zip(self._files, self._sums, self._bounds, strict=True):
             yield _Stated(file, data[bounds[section] : bounds[section + 1]], sums.item(section))
 
@@ -371,7 +371,7 @@ def open_directory(path: PathLike, kind: str | None = None) -> Directory:
     divided = manifest.get("divided", [])
     entries = manifest["arrays"] | {name: manifest[name] for name in (SUMS, BOUNDS) if divided}
     maps = {name: _map(root / entry["file"], entry["bytes"]) for name, entry in entries.items()}
-    stated = {name: list(_undivided(root, entry, maps[name])) for name, entry in entries.items()}
+    stated = {name: list(_state_whole(root, entry, maps[name])) for name, entry in entries.items()}
     later = {name: stated.pop(name) for name in manifest.get("later", ())}
     _refuse_damaged([part for parts in stated.values() for part in parts])
     arrays = {name: _array(root, entry, maps[name]) for name, entry in entries.items()}
@@ -419,7 +419,7 @@ def _not_replaceable(target: Path, kind: str) -> str | None:
     return f"{min(others)} in it is not ours" if others else None
 
 
-def _undivided(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> Iterator[_Stated]:
+def _state_whole(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> Iterator[_Stated]:
     """What is verified at opening: the header, and all data that are not divided."""
     file, data = root / entry["file"], memoryview(mapped)
     yield _Stated(file, data[:HEADER], zlib.crc32(header(np.dtype(entry["dtype"]), entry["shape"])))
@@ -430,10 +430,10 @@ def _undivided(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> Itera
 def _refuse_damaged(stated: Sequence[_Stated]) -> None:
     """Compare checksums with the stated ones, on several threads if there is much."""
     if sum(len(part.data) for part in stated) <= CHUNK:
-        results = [part.damaged() for part in stated]
+        results = [part.is_damaged() for part in stated]
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
-            results = list(pool.map(_Stated.damaged, stated))
+            results = list(pool.map(_Stated.is_damaged, stated))
     for part, damaged in zip(stated, results, strict=True):
         if damaged:
             raise CorruptStore(f"{part.file}: checksum does not match; the file was edited or damaged")

@@ -147,7 +147,7 @@ class Ranked:
         start = np.searchsorted(self.keys, wanted, "left")
         return start, np.searchsorted(self.keys, wanted, "right") - start
 
-    def gathered(self, wanted: Ids) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def gather(self, wanted: Ids) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """All values of the keys, as the place of the key in `wanted` and the rank."""
         start, count = self.spans(wanted)
         return np.repeat(np.arange(len(start)), count), self.rank[consecutive(start, count)]
@@ -158,7 +158,7 @@ class Ranked:
 
     def within(self, wanted: Ids, low: int, high: int) -> Marks:
         """Which keys have a value whose rank is at least `low` and below `high`."""
-        place, rank = self.gathered(wanted)
+        place, rank = self.gather(wanted)
         found = np.zeros(len(wanted), dtype=bool)
         found[place[(rank >= low) & (rank < high)]] = True
         return found
@@ -407,8 +407,8 @@ def with_labels(entities: Vocabulary, attributes: Attributes, notes: Mapping[str
     wanted = dict.fromkeys((*notes.get(LABELS_NOTE, ()), *LABELS))
     names = tuple(name for name in wanted if attributes.of_entities(name))
     if not names:
-        return entities if known is None else entities.called(None)
-    return entities.called(LabelColumns(attributes, names))
+        return entities if known is None else entities.with_aliases(None)
+    return entities.with_aliases(LabelColumns(attributes, names))
 
 
 # --- tables on disk ----------------------------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def _common_values(columns: Sequence[AttributeColumn], kind: Kind) -> tuple[Valu
         marked = distinct.setdefault(id(column.values), (column.values, np.zeros(len(column.values), dtype=bool)))[1]
         marked[column.ranked.rank] = True
     used = {number: np.flatnonzero(marked) for number, (_, marked) in distinct.items()}
-    parts = [_taken(values, used[number], kind) for number, (values, _) in distinct.items()]
+    parts = [_take_values(values, used[number], kind) for number, (values, _) in distinct.items()]
     if len(parts) == 1 and len(parts[0]) == len(columns[0].values):
         return parts[0], [column.ranked.rank for column in columns]
     whole, places = (parts[0], [np.arange(len(parts[0]))]) if len(parts) == 1 else union_of(parts)
@@ -549,7 +549,7 @@ def _common_values(columns: Sequence[AttributeColumn], kind: Kind) -> tuple[Valu
     return whole, [rank_of[id(column.values)][column.ranked.rank] for column in columns]
 
 
-def _taken(values: Values, ids: NDArray[np.int64], kind: Kind) -> Values:
+def _take_values(values: Values, ids: NDArray[np.int64], kind: Kind) -> Values:
     if not isinstance(values, Strings):
         some = values if len(ids) == len(values) else values[ids]
         return some.astype(STORED.get(kind, np.int64), copy=False)

@@ -200,7 +200,7 @@ class KnowledgeGraph:
 
     @property
     def flat(self) -> KnowledgeGraph:
-        adjacency, entries = self.adjacency.flattened()
+        adjacency, entries = self.adjacency.flatten()
         if adjacency is self.adjacency:
             return self
         columns: dict[str, Any] = {name: column[entries] for name, column in self._columns.items()}
@@ -433,7 +433,7 @@ class AttributeWords:
             return LABEL_WORD
         return word if word in (NAME_WORD, LABEL_WORD) else None
 
-    def stated(self, word: str) -> bool:
+    def is_stated(self, word: str) -> bool:
         """Whether a word names an attribute that was given, not one that every entity has."""
         return word in self._own or word in self._local
 

@@ -47,7 +47,7 @@ class NameTable:
     def from_strings(strings: Strings) -> NameTable:
         """The table of distinct names, numbered as they stand."""
         table = NameTable()
-        table._blob, table._offsets = _grown(strings.blob, 0), _grown(strings.offsets, 0)
+        table._blob, table._offsets = _grow(strings.blob, 0), _grow(strings.offsets, 0)
         table._count = len(strings)
         table._rehash()
         return table
@@ -68,9 +68,9 @@ class NameTable:
         found, done, more = np.empty(len(names), np.int32), 0, int(offsets[-1] - offsets[0])
         while done < len(names):
             if add and len(self._blob) < int(self._offsets[self._count]) + more:
-                self._blob = _grown(self._blob, more)
+                self._blob = _grow(self._blob, more)
             if add and len(self._offsets) < self._count + 2:
-                self._offsets = _grown(self._offsets, 1 << 12)
+                self._offsets = _grow(self._offsets, 1 << 12)
             if add and len(self._places) < 2 * (self._count + 1):
                 self._rehash()
             table, state = (self._places, self._blob, self._offsets), np.array([self._count, done, 0], np.int64)
@@ -89,7 +89,7 @@ class NameTable:
         _insert(self._places, self._blob, self._offsets, self._count)
 
 
-def _grown(array: NDArray[Any], by: int) -> NDArray[Any]:
+def _grow(array: NDArray[Any], by: int) -> NDArray[Any]:
     fresh = np.zeros(max(16, 2 * len(array) if by else len(array)) + by, array.dtype)
     fresh[: len(array)] = array
     return fresh

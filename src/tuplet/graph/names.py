@@ -199,7 +199,7 @@ class Vocabulary:
     more: Vocabulary | None = None  # names that came later; their ids follow
     aliases: Aliases | None = field(default=None, repr=False)
 
-    def called(self, aliases: Aliases | None) -> Vocabulary:
+    def with_aliases(self, aliases: Aliases | None) -> Vocabulary:
         """The same names with further labels; what was made of the names stays."""
         other = copy.copy(self)
         object.__setattr__(other, "aliases", aliases)
@@ -219,10 +219,10 @@ class Vocabulary:
         shown = [*map(repr, self.names(range(min(len(self), 3)))), *(["…"] if len(self) > 3 else [])]
         return f"<Vocabulary: {len(self):,} names: {', '.join(shown)}>"
 
-    def extended(self, names: Sequence[str]) -> Vocabulary:
+    def extend_names(self, names: Sequence[str]) -> Vocabulary:
         """The vocabulary with more names behind those that are there, which are not copied.
 
-        >>> v = Vocabulary.from_names(["b", "d"], labels=["Bee", ""]).extended(["c"]).extended(["a"])
+        >>> v = Vocabulary.from_names(["b", "d"], labels=["Bee", ""]).extend_names(["c"]).extend_names(["a"])
         >>> list(v), v.find("a"), v.find("d"), v.label(0), v.label(3), v.sort_rank.tolist()
         (['b', 'd', 'c', 'a'], 3, 1, 'Bee', '', [1, 3, 2, 0])
         >>> list(v.flat), v.flat.more is None, v.flat.label(0)

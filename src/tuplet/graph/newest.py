@@ -59,11 +59,11 @@ def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE, windows: int 
     entry = graph.adjacency.triples()[3]
     split = graph.split[entry]
     if (split == SPLIT_CODE["valid"]).any():
-        raise _refused("there is a valid split already; without ", Option("holdout", "newest"), " that is used")
+        raise _refuse("there is a valid split already; without ", Option("holdout", "newest"), " that is used")
     date = np.full(len(entry), NO_DATE) if graph.date is None else graph.date[entry]
     dated = (split == SPLIT_CODE["train"]) & (date != NO_DATE)
     if not dated.any():
-        raise _refused("no fact has a date; name its column (columns: date=…), or take ", _RANDOM)
+        raise _refuse("no fact has a date; name its column (columns: date=…), or take ", _RANDOM)
     days, count = np.unique(date[dated], return_counts=True)
     newer = np.cumsum(count[::-1])[::-1]  # facts of this day and all after it
     cut, until = int(days[np.argmin(np.abs(newer - share * newer[0]))]), int(days[-1])
@@ -79,7 +79,7 @@ def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE, windows: int 
     held_out = dated & (date >= cut)
     first, newest = datetime.fromtimestamp(cut, UTC).date().isoformat(), since(cut)
     if newest > MOST * newer[0]:
-        raise _refused(f"{newest:,} of the {newer[0]:,} dated facts have the date {first} or later; take ", _RANDOM)
+        raise _refuse(f"{newest:,} of the {newer[0]:,} dated facts have the date {first} or later; take ", _RANDOM)
     note = NewestHoldOut(cut, until, newest, windows)
     split[held_out] = SPLIT_CODE["valid"]
     divided = graph.with_splits(split)
@@ -87,7 +87,7 @@ def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE, windows: int 
     known = sum(_between_known(as_of(divided, number)) for number in range(windows))
     if known < LEAST:
         told = f"of the {newest:,} since {first} {known:,} are between entities known before, and {LEAST} are needed"
-        raise _refused(f"{told}; take ", _RANDOM, ", which does with fewer")
+        raise _refuse(f"{told}; take ", _RANDOM, ", which does with fewer")
     return divided
 
 
@@ -121,5 +121,5 @@ def _between_known(graph: KnowledgeGraph) -> int:
     return int(np.count_nonzero(before[heads] & before[tails]))
 
 
-def _refused(*why: str | Option) -> BadInput:
+def _refuse(*why: str | Option) -> BadInput:
     return BadInput("the newest facts cannot be held out: ", *why)

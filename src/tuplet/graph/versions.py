@@ -117,7 +117,7 @@ class EdgeStates(NamedTuple):
                 place[mine] = np.where(own[at] == wanted[mine], low + at, -1)
         return place
 
-    def differing(self, other: EdgeStates) -> EdgeStates:
+    def select_changes(self, other: EdgeStates) -> EdgeStates:
         """Those that `other` does not have, or has in another state."""
         place = other.find(self.relation, self.heads, self.tails)
         same = place >= 0
@@ -183,7 +183,7 @@ class AttributeStates:
     def then(self, later: AttributeStates) -> AttributeStates:
         return AttributeStates({**self.values, **later.values}) if later.values else self
 
-    def differing(self, other: AttributeStates) -> AttributeStates:
+    def select_changes(self, other: AttributeStates) -> AttributeStates:
         theirs = other.values
         return AttributeStates({key: mine for key, mine in self.values.items() if theirs.get(key) != mine})
 
@@ -210,7 +210,7 @@ class AttributeStates:
             good &= all(value.kind in FAMILIES for value in values)
         refuse_misfits(attributes=good)
 
-    def applied(self, base: Attributes) -> Attributes:
+    def apply_to(self, base: Attributes) -> Attributes:
         """Attributes in which this is so; a column is made when it is first looked at."""
         if not self.values:
             return base
@@ -228,12 +228,12 @@ class AttributeStates:
                 old, kind = columns.get((name, relation, family)), widest(kinds)
                 tags = {"", *(v.tag for values in states.values() for v in values), *(old.tags if old else ())}
                 spoken = tuple(sorted(tags)) if len(tags) > 1 and family == "text" else ()
-                load = partial(_edited, old, kind, spoken, states, np.int64 if relation >= 0 else np.int32)
+                load = partial(_edit_column, old, kind, spoken, states, np.int64 if relation >= 0 else np.int32)
                 columns[name, relation, family] = AttributeColumn(name, kind, load, relation, spoken)
         return Attributes(tuple(columns.values()))
 
 
-def _edited(
+def _edit_column(
     old: AttributeColumn | None,
     kind: Kind,
     tags: tuple[str, ...],
@@ -282,7 +282,7 @@ def values_now(attributes: Attributes, subject: Subject) -> tuple[StoredValue, .
     )
 
 
-def united(values: Iterable[StoredValue]) -> tuple[StoredValue, ...]:
+def unite_values(values: Iterable[StoredValue]) -> tuple[StoredValue, ...]:
     """The values without repetition; of the same ones the first counts."""
     return tuple({value.same: value for value in reversed(list(values))}.values())[::-1]
 
@@ -335,7 +335,7 @@ class LayeredRows:
         entry, row = {name: e[name] for name in self.entry}, {name: r[name] for name in self.row}
         return replace(self, adjacency=adjacency, entry=entry, row=row, space=(rows, entries))
 
-    def _tidied(self) -> LayeredRows:
+    def _tidy(self) -> LayeredRows:
         """The same rows; where most of the layer in memory is rows that newer ones hide, it is begun anew.
 
         Whoever holds an older state keeps the space that it lies in.
@@ -421,7 +421,7 @@ class LayeredRows:
         """The rows after some edges got other values or, where `listed` is false, went away."""
         if not len(relation):
             return self
-        this = self._tidied() if self.space is not None else self._over(())
+        this = self._tidy() if self.space is not None else self._over(())
         assert this.space is not None
         counts = this.adjacency.view_entries.copy()
         rows, entries = this.space

@@ -22,7 +22,7 @@ class Walker:
         if not adjacency.edges:
             raise BadInput("a graph without edges has no walks")
         adjacency.touch()
-        self.adjacency, _ = adjacency.flattened()
+        self.adjacency, _ = adjacency.flatten()
         self._row = np.argsort(self.adjacency.row_entity, kind="stable")
         self._entities, first = np.unique(self.adjacency.row_entity[self._row], return_index=True)  # that have an edge
         self._ptr = np.append(first, len(self._row))

@@ -203,7 +203,7 @@ class ConditionBinder:
         at = self.node(attribute.of)
         if at < 0:
             entity = np.array([~at])
-            if not any(choice.allows(choice.column.ranked.gathered(entity)[1]).any() for choice in choices):
+            if not any(choice.allows(choice.column.ranked.gather(entity)[1]).any() for choice in choices):
                 raise NeverHolds
             return []
         if one:

@@ -100,8 +100,8 @@ class Compared(PairCondition):
 
     def holds(self, left: Ids, right: Ids) -> Marks:
         """For which pairs of entities it holds. [n]"""
-        place, rank = self.left_values.gathered(left)
-        again, other = self.right_values.gathered(np.asarray(right)[place])
+        place, rank = self.left_values.gather(left)
+        again, other = self.right_values.gather(np.asarray(right)[place])
         found = np.zeros(len(left), dtype=bool)
         found[place[again[COMPARES[self.operator](rank[again], other)]]] = True
         return found

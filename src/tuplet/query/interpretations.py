@@ -348,7 +348,7 @@ def _choices(
             options.append(((literal, False),))
             continue
         relation = _is_relation(atom.relation, graph)
-        attribute = words.stated(atom.relation.text) and not (links and relation)
+        attribute = words.is_stated(atom.relation.text) and not (links and relation)
         if not relation and not attribute:
             attribute = words.find(atom.relation.text) is not None
             relation = not attribute

@@ -60,8 +60,8 @@ class Delta:
 
     def since(self, older: Delta) -> Delta:
         """What came after an older state of the same delta."""
-        attributes = self.attributes.differing(older.attributes)
-        return Delta(self.states.differing(older.states), self.names[len(older.names) :], attributes=attributes)
+        attributes = self.attributes.select_changes(older.attributes)
+        return Delta(self.states.select_changes(older.states), self.names[len(older.names) :], attributes=attributes)
 
     def continues(self, older: Delta) -> bool:
         """Whether it says something of every edge and name of another one, over the same folders: then `since` is all.
@@ -146,7 +146,7 @@ def read_layer(
     opened = open_directory(folder, LAYER)
     try:
         layer = Delta.of_arrays(opened.arrays)
-        entities = graph.entities.extended(layer.names)
+        entities = graph.entities.extend_names(layer.names)
         layer.states.check(len(entities), len(graph.relations))
         rows = graph.over(_part(opened.arrays, "graph_"), opened.meta["counts"], entities, "")
         edges = table.over(_part(opened.arrays, "table_"), layer.states, len(entities))

@@ -17,7 +17,7 @@ from tuplet.errors import BadInput, Option, UnknownName, nearest
 from tuplet.graph.attributes import FACTS, Attributes, Plain
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.graph.versions import AttributeStates, EdgeStates, StoredValue, Subject, united, values_now
+from tuplet.graph.versions import AttributeStates, EdgeStates, StoredValue, Subject, unite_values, values_now
 from tuplet.truth.edges import ADDED, TRAIN, Floats
 from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 from tuplet.truth.store_meta import StoreChanges, StoreMeta
@@ -145,7 +145,7 @@ def with_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resol
     states, added, removed = {}, 0, 0
     for subject, new in given.items():
         old = values_now(graph.attributes, subject)
-        now = united(new if instead else (*old, *new))
+        now = unite_values(new if instead else (*old, *new))
         before, after = {value.same for value in old}, {value.same for value in now}
         if before != after:
             states[subject] = now
@@ -492,9 +492,9 @@ def _changed_in_double(
     store: StoreFiles, states: EdgeStates, names: Sequence[str], meta: StoreMeta, attributes: AttributeStates
 ) -> StoreFiles:
     """`StoreFiles.changed`, with all truth in double precision from now on: a given truth is kept as it is."""
-    table, entities = store.table.flat, store.graph.entities.extended(names)
+    table, entities = store.table.flat, store.graph.entities.extend_names(names)
     wide = replace(table, truth=table.truth.astype(np.float64), row_best=table.row_best.astype(np.float64))
-    graph = replace(store.graph.edited(states, entities), attributes=attributes.applied(store.graph.attributes))
+    graph = replace(store.graph.edited(states, entities), attributes=attributes.apply_to(store.graph.attributes))
     return store.replaced(graph, wide.edited(states, len(entities)), meta)
 
 

@@ -321,7 +321,7 @@ class TruthTable:
         """The same table without layers."""
         if not self.changes:
             return self
-        adjacency, entries = self.adjacency.flattened()
+        adjacency, entries = self.adjacency.flatten()
         changes = reduce(EdgeStates.then, self.changes)
         views = [self.adjacency.view(v) for v in range(2 * self.relations)]
         columns: dict[str, Any] = {

@@ -115,14 +115,14 @@ def marginals(
 ) -> list[Scores]:
     """The scores of a query model for each query: every entity for each free variable [k, entities]."""
     device = pick_device(options.device)
-    model = opened(name, options.model, str(device), source)
+    model = open_model(name, options.model, str(device), source)
     found: dict[int, Scores] = {}
     for numbers, clauses in by_pattern(queries):
         found |= zip(numbers, scores(model, clauses, device, deadline).numpy(), strict=True)
     return [found[number] for number in range(len(queries))]
 
 
-def opened(name: str, path: str, device: str, source: Source) -> QueryModel:
+def open_model(name: str, path: str, device: str, source: Source) -> QueryModel:
     """The model that an option names, opened once; it must be of that kind and of the graph that is asked."""
     if not path:
         raise BadInput(f"engine {name!r} needs its model: option model=FOLDER (tuplet train --model {name})")
@@ -131,11 +131,11 @@ def opened(name: str, path: str, device: str, source: Source) -> QueryModel:
         kind = MODELS[about["kind"]].__name__ if about["kind"] in MODELS else about["kind"]
         raise BadInput(f"{path} is a {kind} model, not one of engine {name!r}")
     refuse_other_sizes(path, about["entities"], about["relations"], source)
-    return _opened(path, device, (Path(path) / DESCRIPTION).stat().st_mtime_ns)
+    return _load_model(path, device, (Path(path) / DESCRIPTION).stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=1)
-def _opened(path: str, device: str, changed: int) -> QueryModel:
+def _load_model(path: str, device: str, changed: int) -> QueryModel:
     return load(path, device)
 
 
@@ -158,7 +158,7 @@ class NeuralIndex:
         """The index by the model in a folder, for queries on a truth table."""
         if not path:
             raise BadInput("index=neural needs a query model: option model=FOLDER (tuplet train --model lmpnn)")
-        model = opened(describe(path)["kind"], path, str(table.device), source)
+        model = open_model(describe(path)["kind"], path, str(table.device), source)
         return NeuralIndex(model, (table.number >= 0).nonzero().view(-1), table.device, deadline)
 
     def __call__(self, clause: ClauseBatch, variable: int, most: int) -> Tensor:

@@ -206,19 +206,19 @@ class QueryEmbedding(QueryModel):
         """States [n, width] → [n, width]."""
 
     def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
-        return self._walked([(pattern, target, constants, views)])[0]
+        return self._walk_together([(pattern, target, constants, views)])[0]
 
     def embed_many(self, batches: Sequence[tuple[Pattern, Tensor, Tensor]]) -> list[Tensor]:
-        return self._walked([(pattern, 0, constants, views) for pattern, constants, views in batches])
+        return self._walk_together([(pattern, 0, constants, views) for pattern, constants, views in batches])
 
-    def _walked(self, batches: Sequence[tuple[Pattern, int, Tensor, Tensor]]) -> list[Tensor]:
+    def _walk_together(self, batches: Sequence[tuple[Pattern, int, Tensor, Tensor]]) -> list[Tensor]:
         """States of the targets of (pattern, target, constants, views).
 
         All batches walk side by side, so that each operator is called once for all that is ready: a GPU spends its time
         on numbers, not on starting small kernels; and on the way back the entity table is passed over only once.
         """
         columns = [column for _, _, constants, _ in batches for column in constants.T]
-        first = list(_divided(self.entities(torch.cat(columns)), columns)) if columns else []
+        first = list(_split_like(self.entities(torch.cat(columns)), columns)) if columns else []
         states = [{~place: first.pop(0) for place in range(constants.shape[1])} for _, _, constants, _ in batches]
         waiting = [(number, *step) for number, batch in enumerate(batches) for step in walk(*batch[:2])]
         if any(not messages for _, _, messages in waiting):
@@ -236,11 +236,11 @@ class QueryEmbedding(QueryModel):
         """What nodes receive: states through edges, negated where the edge is."""
         views = [views[:, m.edge] ^ 1 if m.turned else views[:, m.edge] for _, views, m in sent]
         sources = torch.cat([states[m.source] for states, _, m in sent])
-        projected = list(_divided(self.project(sources, torch.cat(views)), views))
+        projected = list(_split_like(self.project(sources, torch.cat(views)), views))
         denied = [place for place, (_, _, m) in enumerate(sent) if m.negated]
         if denied:
             parts = [projected[place] for place in denied]
-            for place, state in zip(denied, _divided(self.negate(torch.cat(parts)), parts), strict=True):
+            for place, state in zip(denied, _split_like(self.negate(torch.cat(parts)), parts), strict=True):
                 projected[place] = state
         return projected
 
@@ -251,12 +251,12 @@ class QueryEmbedding(QueryModel):
             places = [place for place, messages in enumerate(received) if len(messages) == width]
             stacked = torch.stack([torch.cat([received[place][i] for place in places]) for i in range(width)])
             parts = [states[place] for place in places]
-            for place, state in zip(places, _divided(self.intersect(stacked), parts), strict=True):
+            for place, state in zip(places, _split_like(self.intersect(stacked), parts), strict=True):
                 states[place] = state
         return states
 
 
-def _divided(whole: Tensor, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _split_like(whole: Tensor, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The rows of a tensor as parts as long as the given ones."""
     return torch.split(whole, [len(part) for part in parts])
 
@@ -318,7 +318,7 @@ def distances(
     block = max(1, cells // max(1, len(query) * table.shape[1]))
     training = torch.is_grad_enabled() and (query.requires_grad or table.requires_grad)
     # One kernel instead of a dozen passes over all pairs; not for the few pairs of the answers.
-    compute = fused(distance) if training and query.is_cuda and count >= 16 else distance
+    compute = compile_distance(distance) if training and query.is_cuda and count >= 16 else distance
 
     def part(query: Tensor, table: Tensor, start: int) -> Tensor:
         if candidates is None:
@@ -339,7 +339,7 @@ def distances(
 
 
 @lru_cache(maxsize=8)
-def fused(distance: Distance) -> Distance:
+def compile_distance(distance: Distance) -> Distance:
     """The distance as one compiled kernel, where torch has its compiler for the GPU; the same numbers without it."""
     return torch.compile(distance) if find_spec("triton") else distance
 

@@ -159,8 +159,8 @@ def cqd(
     every entity, the others keep their vectors.
     """
     if options.method == "co" or options.model:
-        model = predictor(options.model, options.device, source, "cqd")
-        return embedded(queries, model, options, logic, deadline)
+        model = open_predictor(options.model, options.device, source, "cqd")
+        return score_by_model(queries, model, options, logic, deadline)
     search = search_of(queries, source, logic, deadline)
     # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
     narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
@@ -184,7 +184,7 @@ class ScoredAtom:
         return {end for end in (self.source, self.target) if isinstance(end, int)}
 
 
-def embedded(
+def score_by_model(
     queries: Sequence[Clauses],
     model: EmbeddingModel,
     options: CqdOptions,
@@ -200,7 +200,7 @@ def embedded(
             some = numbers[start : start + _TOGETHER]
             for same in zip(*(queries[i] for i in some), strict=True):
                 refuse_filters(same[0])
-                ask = optimised if options.method == "co" else beamed
+                ask = search_by_gradient if options.method == "co" else search_by_beam
                 vectors = ask(same, model, options, logic, deadline).cpu().numpy()
                 for number, own in zip(some, vectors, strict=True):
                     found[number] = logic.disjunction(found[number], own)
@@ -216,7 +216,7 @@ def refuse_filters(clause: QueryGraph) -> None:
         raise Refused(f"engine 'cqd' on a model cannot answer {names}; without a model it can")
 
 
-def beamed(
+def search_by_beam(
     graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, deadline: Deadline
 ) -> Tensor:
     """CQD-Beam: the marginals of one clause of queries of one shape [n, k, entities]; the clause is a tree."""
@@ -232,7 +232,7 @@ def beamed(
         truth, known = ones(model.entities), False
         for atom in atoms:
             if atom.variables == {v}:
-                truth = logic.conjunction(truth, _replaced(model, atom, v, lambda end: model.entity[end]))
+                truth = logic.conjunction(truth, _score_entities(model, atom, v, lambda end: model.entity[end]))
                 known |= not atom.negated
         for u in sorted({u for atom in atoms if v in atom.variables for u in atom.variables} - {v, without}):
             of_u, reached = value(u, v)
@@ -250,17 +250,17 @@ def beamed(
             truth = best[i][:, None]
             for atom in between:
                 here = replace(atom, row=atom.row[i].expand(len(entity[i])))
-                truth = logic.conjunction(truth, _replaced(model, here, v, lambda _: model.entity[entity[i]]))  # noqa: B023
+                truth = logic.conjunction(truth, _score_entities(model, here, v, lambda _: model.entity[entity[i]]))  # noqa: B023
             rows.append(truth.amax(0))
         return torch.stack(rows)
 
     vectors = []
     for asked in shape.free:
-        truth, left = value(asked)[0], set(range(len(shape.variables))) - _reached(atoms, asked)
+        truth, left = value(asked)[0], set(range(len(shape.variables))) - _find_joined(atoms, asked)
         while left:  # a part of its own: only its best assignment matters
             root = min(left)
             truth = logic.conjunction(truth, value(root)[0].amax(1, keepdim=True))
-            left -= _reached(atoms, root)
+            left -= _find_joined(atoms, root)
         for atom in atoms:
             if not atom.variables:
                 score = _score(model, atom, lambda end: model.entity[end])
@@ -269,7 +269,7 @@ def beamed(
     return torch.stack(vectors, 1)
 
 
-def _reached(atoms: Sequence[ScoredAtom], start: int) -> set[int]:
+def _find_joined(atoms: Sequence[ScoredAtom], start: int) -> set[int]:
     """The variables joined with one, itself included."""
     found = {start}
     for _ in atoms:
@@ -277,7 +277,7 @@ def _reached(atoms: Sequence[ScoredAtom], start: int) -> set[int]:
     return found
 
 
-def optimised(
+def search_by_gradient(
     graphs: Sequence[QueryGraph], model: EmbeddingModel, options: CqdOptions, logic: Logic, deadline: Deadline
 ) -> Tensor:
     """CQD-CO: the marginals of one clause of queries of one shape [n, k, entities]."""
@@ -286,7 +286,7 @@ def optimised(
     start = 1e-3 * torch.randn(len(shape.variables), model.entity.shape[1], generator=generator)
     first = start.to(model.device).expand(len(graphs), *start.shape)
     guess = optimise(model, atoms, first, options, logic, deadline)
-    return torch.stack([replaced(model, atoms, guess, v, logic) for v in shape.free], 1)
+    return torch.stack([replace_variable(model, atoms, guess, v, logic) for v in shape.free], 1)
 
 
 def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[ScoredAtom]:
@@ -359,13 +359,15 @@ def objective(model: EmbeddingModel, atoms: Sequence[ScoredAtom], guess: Tensor,
     return truth[:, 0], model.penalty(guess.flatten(0, 1), none, none)
 
 
-def replaced(model: EmbeddingModel, atoms: Sequence[ScoredAtom], guess: Tensor, variable: int, logic: Logic) -> Tensor:
+def replace_variable(
+    model: EmbeddingModel, atoms: Sequence[ScoredAtom], guess: Tensor, variable: int, logic: Logic
+) -> Tensor:
     """The truth of every query with one variable replaced by every entity, the others as guessed [n, entities]."""
     truth = torch.ones(len(guess), model.entities, dtype=torch.float64, device=guess.device)
     rows = partial(_rows, model, guess)
     for atom in atoms:
         if variable in atom.variables:
-            own = _replaced(model, atom, variable, rows)
+            own = _score_entities(model, atom, variable, rows)
         else:
             own = _truth(_score(model, atom, rows).double(), atom.negated)
         truth = logic.conjunction(truth, own)
@@ -377,7 +379,7 @@ def _score(model: EmbeddingModel, atom: ScoredAtom, rows: VectorsOf) -> Tensor:
     return model.score(model.query(rows(atom.source), model.relation[atom.row]), rows(atom.target))[:, None]
 
 
-def _replaced(model: EmbeddingModel, atom: ScoredAtom, variable: int, rows: VectorsOf) -> Tensor:
+def _score_entities(model: EmbeddingModel, atom: ScoredAtom, variable: int, rows: VectorsOf) -> Tensor:
     """The truth of an atom with every entity in the place of a variable [n, entities]; `rows` are those of its ends."""
     relation = model.relation[atom.row]
     ends = [isinstance(end, int) and end == variable for end in (atom.source, atom.target)]
@@ -401,16 +403,16 @@ def _truth(score: Tensor, negated: bool) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def _opened(path: str, device: str, changed: int) -> EmbeddingModel:
+def _load_predictor(path: str, device: str, changed: int) -> EmbeddingModel:
     return load_embeddings(path, device)
 
 
-def predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingModel:
+def open_predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingModel:
     """The link predictor that an option names, opened once; it must be of the graph that is asked."""
     if not path:
         raise BadInput(f"engine {engine!r} needs a trained link predictor here: option model=FOLDER (tuplet train)")
     description = Path(path) / "model.json"
     changed = description.stat().st_mtime_ns if description.exists() else 0
-    model = _opened(str(path), str(pick_device(device)), changed)
+    model = _load_predictor(str(path), str(pick_device(device)), changed)
     refuse_other_sizes(path, model.entities, model.relations, source)
     return model

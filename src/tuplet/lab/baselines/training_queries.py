@@ -149,25 +149,25 @@ def draw(graph: Neighbours, name: str, count: int, generator: torch.Generator) -
             views[:, i], nodes[head] = graph.backwards(nodes[tail], chance)
         for i in denied:
             head, tail, _ = pattern.edges[i]
-            other = _member(_admitted(graph, pattern, tail, nodes, views), generator)
+            other = _member(_admit(graph, pattern, tail, nodes, views), generator)
             views[:, i], nodes[head] = graph.backwards(other, chance)
     constants = torch.stack([nodes[~place] for place in range(pattern.constants)], 1)
     keep = _distinct(pattern, nodes, views)
     for i in denied:
         head, tail, _ = pattern.edges[i]
-        admitted = _admitted(graph, pattern, tail, nodes, views)
-        start = graph.one(nodes[head]) if head < 0 else _admitted(graph, pattern, head, nodes, views)
+        admitted = _admit(graph, pattern, tail, nodes, views)
+        start = graph.one(nodes[head]) if head < 0 else _admit(graph, pattern, head, nodes, views)
         removed = graph.reach(start, views[:, i]) == start.sum(1, keepdim=True)
         keep &= (admitted & removed).any(1) & (admitted & ~removed).any(1)
     return constants[keep], views[keep]
 
 
-def _admitted(graph: Neighbours, pattern: Pattern, node: int, nodes: Mapping[int, Tensor], views: Tensor) -> Tensor:
+def _admit(graph: Neighbours, pattern: Pattern, node: int, nodes: Mapping[int, Tensor], views: Tensor) -> Tensor:
     """What the positive edges into a node admit there, as sets [n, entities]."""
     sets: Tensor | None = None
     for i, (head, tail, negated) in enumerate(pattern.edges):
         if tail == node and not negated:
-            start = graph.one(nodes[head]) if head < 0 else _admitted(graph, pattern, head, nodes, views)
+            start = graph.one(nodes[head]) if head < 0 else _admit(graph, pattern, head, nodes, views)
             reached = graph.reach(start, views[:, i]) > 0
             sets = reached if sets is None else sets & reached
     assert sets is not None, "each node of the training types has a positive edge"

@@ -35,7 +35,7 @@ def measure(
     ranks = product_ranks(list(truth), easy, hard)
     values: dict[str, float] = {
         **ranks.values(),
-        "decided": float(np.mean(ranks.decided(max(CUTS)))),
+        "decided": float(np.mean(ranks.is_decided(max(CUTS)))),
         **from_marginals(list(scores), easy, hard),
     }
     return np.array([values.get(column, np.nan) for column in COLUMNS], dtype=np.float32)
@@ -90,7 +90,7 @@ def adopt(
     `queries` are those that were scored. A query without a row was not
     answered and counts as missed, with the mean time of the others.
     """
-    from tuplet.lab.bench.evaluate import by_stratum, missed
+    from tuplet.lab.bench.evaluate import by_stratum, make_missed_row
     from tuplet.lab.bench.results import RunSettings, write_part
     from tuplet.lab.bench.run import manifest_of, units
 
@@ -119,14 +119,14 @@ def adopt(
             for query in unit.queries:
                 numbers = found.get((query.shape, query.index))
                 if numbers is None:
-                    made.append(replace(missed(query, "not scored in time", usual), peak_mb=peak))
+                    made.append(replace(make_missed_row(query, "not scored in time", usual), peak_mb=peak))
                     continue
                 values: dict[str, Any] = {c: float(v) for c, v in zip(COLUMNS, numbers, strict=True) if not np.isnan(v)}
                 values["hard_variables"] = int(values["hard_variables"])
                 # Of several answers only the mean came home: it says nothing of their strata.
                 for name in by_stratum(query, None):
                     values[name] = None if query.asked is None else values[name.split("_")[1]]
-                made.append(replace(missed(query, None, usual), answered=True, peak_mb=peak, **values))
+                made.append(replace(make_missed_row(query, None, usual), answered=True, peak_mb=peak, **values))
             write_part(root / "parts" / f"{unit.name}.parquet", made)
         counts[engine] = answered
     return counts

@@ -77,11 +77,11 @@ class Evaluator:
             plans = [self.engine.planned(query.clauses(), self.source, self.limits) for query in queries]
             return judge(queries, plans, lambda: 1e3 * (time.perf_counter() - start) / len(queries))
         except Refused as error:  # one shape: all are refused or none
-            return [missed(query, str(error)) for query in queries]
+            return [make_missed_row(query, str(error)) for query in queries]
         except (BudgetExceeded, MemoryError, OutOfTime) as error:
             if len(queries) == 1:
                 why = "timeout" if isinstance(error, OutOfTime) else str(error) or "out of memory"
-                return [missed(queries[0], why, 1e3 * (time.perf_counter() - start))]
+                return [make_missed_row(queries[0], why, 1e3 * (time.perf_counter() - start))]
         return [row for query in queries for row in self._group([query])]
 
     def _by_marginals(
@@ -107,7 +107,7 @@ class Evaluator:
         ]
         each = ms()
         return [
-            self._listed(query, own, ranking, each, recall=share(ranking.tuples, query.scored))
+            self._list_row(query, own, ranking, each, recall=share(ranking.tuples, query.scored))
             for query, own, ranking in zip(queries, ranks, rankings, strict=True)
         ]
 
@@ -123,14 +123,14 @@ class Evaluator:
         while True:
             ranking = self.engine.run(plan, replace(self.limits, k=wanted), deadline)
             ranks = ranks_of(query, ranking, wanted, points)
-            if ranks.decided(max(CUTS)).all() or ranking.pruned is not None or wanted >= self.settings.most:
-                return [self._listed(query, ranks, ranking, ms())]
+            if ranks.is_decided(max(CUTS)).all() or ranking.pruned is not None or wanted >= self.settings.most:
+                return [self._list_row(query, ranks, ranking, ms())]
             wanted = min(4 * wanted, self.settings.most)
 
-    def _listed(self, query: BenchQuery, ranks: TupleRanks, ranking: Ranking, ms: float, **more: float) -> ResultRow:
+    def _list_row(self, query: BenchQuery, ranks: TupleRanks, ranking: Ranking, ms: float, **more: float) -> ResultRow:
         found = {"exact": ranking.exact, "pruned": ranking.pruned, "listed": len(ranking.tuples), **more}
         alone = self.marginal_metrics(query) if self.settings.marginals else {}
-        return answered(query, ranks, ms=ms, **found, **alone)
+        return make_row(query, ranks, ms=ms, **found, **alone)
 
     def marginal_metrics(self, query: BenchQuery) -> dict[str, Any]:
         """The metrics made from one ranking for each free variable, the others existential; none if that is refused."""
@@ -166,7 +166,7 @@ def share(listed: NDArray[np.integer], hard: NDArray[np.int32]) -> float:
 # --- rows --------------------------------------------------------------------------------------------------------
 
 
-def missed(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
+def make_missed_row(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
     """The row of a query that was not answered, for the reason given."""
     clauses = query.clauses()
     return ResultRow(
@@ -183,11 +183,11 @@ def missed(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
     )
 
 
-def answered(query: BenchQuery, ranks: TupleRanks, **columns: Any) -> ResultRow:
+def make_row(query: BenchQuery, ranks: TupleRanks, **columns: Any) -> ResultRow:
     """The row of a query whose hard tuples have ranks, with further columns."""
-    decided = float(np.mean(ranks.decided(max(CUTS))))
+    decided = float(np.mean(ranks.is_decided(max(CUTS))))
     values = {**ranks.values(), **by_stratum(query, ranks), **columns}
-    return replace(missed(query, None), answered=True, decided=decided, **values)
+    return replace(make_missed_row(query, None), answered=True, decided=decided, **values)
 
 
 def by_stratum(query: BenchQuery, ranks: TupleRanks | None) -> dict[str, Any]:
@@ -223,5 +223,5 @@ def marginal_rows(
             "recall": float(kept.all(axis=1).mean()),
             "recall_variable": float(kept.mean()),
         }
-        rows.append(answered(query, found, ms=each, **columns))
+        rows.append(make_row(query, found, ms=each, **columns))
     return rows

@@ -32,7 +32,7 @@ def read_any(path: PathLike) -> QuerySet:
         files = sorted(place.glob("*_qaa.json"))
         if not files:
             raise TupletError(f"{place} holds neither EFOk-CQA files (*_qaa.json) nor BetaE files (test-queries.pkl)")
-        return QuerySet.merged((read_efok(file) for file in files), {"source": place.name})
+        return QuerySet.from_parts((read_efok(file) for file in files), {"source": place.name})
     if place.suffix == ".npz":
         return read_npz(place)
     return read_efok(place) if place.suffix == ".json" else read(place)
@@ -46,7 +46,7 @@ def write(queries: QuerySet, path: PathLike, graph: KnowledgeGraph | None = None
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def named(query: BenchQuery) -> list[tuple[str, str]]:
+    def name_symbols(query: BenchQuery) -> list[tuple[str, str]]:
         if graph is None:
             return []
         return [
@@ -61,7 +61,7 @@ def write(queries: QuerySet, path: PathLike, graph: KnowledgeGraph | None = None
         "k": pa.array([q.k for q in queries], pa.int32()),
         "formula": pa.array([q.formula for q in queries], pa.string()),
         "grounding": pa.array([list(q.grounding.items()) for q in queries], pa.map_(pa.string(), pa.int32())),
-        "names": pa.array([named(q) for q in queries], pa.map_(pa.string(), pa.string())),
+        "names": pa.array([name_symbols(q) for q in queries], pa.map_(pa.string(), pa.string())),
         "meaningful": pa.array([q.meaningful for q in queries], pa.bool_()),
         "easy": pa.array([q.easy.reshape(-1) for q in queries], flat),
         "hard": pa.array([q.hard.reshape(-1) for q in queries], flat),

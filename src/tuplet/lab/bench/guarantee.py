@@ -72,7 +72,7 @@ def learn(queries: QuerySet, source: Source, report: Callable[[float, float], No
     """The scores of hidden answers, shape by shape."""
     told = None if report is None else lambda done: report(done, len(queries))
     about = {"queries": queries.digest, **{key: queries.meta.get(key) for key in ("known", "target", "seed")}}
-    return Guarantees.of(shape_scores(held_out(source, None, queries, SCALE, told)), about)
+    return Guarantees.of(shape_scores(rank_held_out(source, None, queries, SCALE, told)), about)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class HeldOutQuery:
         return self.ranking.truth
 
 
-def held_out(
+def rank_held_out(
     source: Source,
     full: Source | None,
     queries: Iterable[BenchQuery],

@@ -36,7 +36,7 @@ def predicted_links(clauses: Sequence[QueryGraph], known: Adjacency, full: Adjac
     >>> predicted_links([path], known, full, np.array([[2], [1]], np.int32)).tolist()
     [1, -1]
     """
-    full, _ = full.flattened()
+    full, _ = full.flatten()
     worst = np.iinfo(np.int32).max
     least = np.full(len(tuples), worst, dtype=np.int32)
     for start in range(0, len(tuples), _BLOCK):

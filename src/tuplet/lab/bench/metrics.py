@@ -62,7 +62,7 @@ class TupleRanks:
         chance = np.clip((n - self.greater) / (self.ties + 1), 0, 1)
         return np.where(self.found & self.resolved, chance, 0.0)
 
-    def decided(self, n: int) -> Mask:
+    def is_decided(self, n: int) -> Mask:
         """For which tuples HIT@n is exact, although their rank may not be."""
         return self.resolved | (self.greater >= n)
 

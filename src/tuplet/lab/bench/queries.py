@@ -108,5 +108,5 @@ class QuerySet:
         return total.hexdigest()
 
     @staticmethod
-    def merged(parts: Iterable[QuerySet], meta: Mapping[str, Any]) -> QuerySet:
+    def from_parts(parts: Iterable[QuerySet], meta: Mapping[str, Any]) -> QuerySet:
         return QuerySet(tuple(query for part in parts for query in part), meta)

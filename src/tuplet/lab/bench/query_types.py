@@ -76,10 +76,10 @@ def types(profile: str = "complete", **limits: int) -> tuple[QueryShape, ...]:
 def _types(profile: str, limits: TypeLimits) -> tuple[QueryShape, ...]:
     if profile == "complete":
         # The same graph may be reached in several ways; a dictionary keeps the first.
-        found = dict.fromkeys(form for size in _sizes(limits) for form in _complete(*size, limits))
+        found = dict.fromkeys(form for size in _sizes(limits) for form in _list_complete(*size, limits))
         forms: Iterable[tuple[Signed, ...]] = sorted(found, key=_order)
     else:
-        forms = [form for size in _sizes(limits) for form in _published(*size, limits)]
+        forms = [form for size in _sizes(limits) for form in _list_published(*size, limits)]
     written = ([(f"{_LETTERS[a[0]]}{a[1]}", f"{_LETTERS[b[0]]}{b[1]}", no) for a, b, no in form] for form in forms)
     return tuple(QueryShape(f"type{n:04d}", (numbered_edges(edges),)) for n, edges in enumerate(written))
 
@@ -94,7 +94,7 @@ def canonical(edges: Iterable[Signed]) -> tuple[Signed, ...]:
     listed = list(edges)
     nodes = {node for edge in listed for node in edge[:2]}
     best: list[Signed] | None = None
-    for orders in product(permutations(sorted(_all(nodes, _EXISTS))), permutations(sorted(_all(nodes, _FREE)))):
+    for orders in product(permutations(sorted(_pick(nodes, _EXISTS))), permutations(sorted(_pick(nodes, _FREE)))):
         named = {n: (n[0], i) for order in orders for i, n in enumerate(order, start=1)}
         # A constant has one edge, so the best order of constants is that of their sorted edges.
         ends = (sorted(named.get(n, (_CONSTANT, 0)) for n in edge[:2]) for edge in listed)
@@ -108,7 +108,7 @@ def canonical(edges: Iterable[Signed]) -> tuple[Signed, ...]:
     )
 
 
-def _all(nodes: Iterable[Node], kind: int) -> list[Node]:
+def _pick(nodes: Iterable[Node], kind: int) -> list[Node]:
     return [node for node in nodes if node[0] == kind]
 
 
@@ -130,24 +130,24 @@ def _variables(f: int, e: int) -> list[Node]:
     return [(kind, number) for kind, size in ((_EXISTS, e), (_FREE, f)) for number in range(1, size + 1)]
 
 
-def _complete(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
+def _list_complete(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
     variables = _variables(f, e)
     for doubled in range(surplus + 1):
         for simple in combinations(list(combinations(variables, 2)), surplus - doubled + e + f - 1):
             if _connected(variables, simple):
-                for edges in _dressed(variables, simple, doubled, c, limits):
+                for edges in _add_edges(variables, simple, doubled, c, limits):
                     for signs in _negations(variables, edges, limits.negations):
                         yield canonical((a, b, i in signs) for i, (a, b) in enumerate(edges))
 
 
-def _published(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
+def _list_published(f: int, e: int, c: int, surplus: int, limits: TypeLimits) -> Iterator[tuple[Signed, ...]]:
     variables = _variables(f, e)
     for doubled in range(surplus + 1):
-        for simple in _dealt(f, e, surplus - doubled + e + f - 1):
+        for simple in _deal_edges(f, e, surplus - doubled + e + f - 1):
             if not _connected(variables, simple):
                 continue
             met = set()
-            for edges in _dressed(variables, simple, doubled, c, limits):
+            for edges in _add_edges(variables, simple, doubled, c, limits):
                 form = canonical((a, b, False) for a, b in edges)
                 if form in met:
                     continue
@@ -165,7 +165,7 @@ def _by_variable(edge: Pair) -> Pair:
     return a, (3, 0) if b[0] == _CONSTANT else b
 
 
-def _dealt(f: int, e: int, count: int) -> Iterator[list[Pair]]:
+def _deal_edges(f: int, e: int, count: int) -> Iterator[list[Pair]]:
     """Variable graphs of `count` edges from partitions, first choices only."""
     variables = _variables(f, e)
     free_edges: list[list[Pair]] = [[]] if f < 2 else [[], [((_FREE, 1), (_FREE, 2))]]
@@ -191,7 +191,7 @@ def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...
             yield first, *rest
 
 
-def _dressed(
+def _add_edges(
     variables: list[Node], simple: Iterable[Pair], doubled: int, constants: int, limits: TypeLimits
 ) -> Iterator[list[Pair]]:
     """The graph with some edges doubled and constants attached, if rules 1 and 2 hold."""
@@ -210,7 +210,7 @@ def _negations(variables: list[Node], edges: list[Pair], most: int) -> Iterator[
         for chosen in combinations(range(len(edges)), number):
             rest = [edge for i, edge in enumerate(edges) if i not in chosen]
             held = {n for edge in rest for n in edge}
-            if all(v in held for v in variables) and _all(_reach(rest, _all(held, _CONSTANT)), _FREE):
+            if all(v in held for v in variables) and _pick(_reach(rest, _pick(held, _CONSTANT)), _FREE):
                 yield frozenset(chosen)
 
 
@@ -238,21 +238,21 @@ def _connected(variables: list[Node], edges: Iterable[Pair]) -> bool:
 
 def _near(edges: list[Pair], distance: int) -> bool:
     nodes = {n for edge in edges for n in edge}
-    return nodes == _reach(edges, _all(nodes, _FREE), distance)
+    return nodes == _reach(edges, _pick(nodes, _FREE), distance)
 
 
 def _dangling(edges: list[Pair]) -> bool:
     near = _neighbours(edges)
-    bound = [edge for edge in edges if not _all(edge, _FREE)]
-    with_constant = _reach(bound, _all(near, _CONSTANT))
-    loose = [n for n in _all(near, _EXISTS) if n not in with_constant]
+    bound = [edge for edge in edges if not _pick(edge, _FREE)]
+    with_constant = _reach(bound, _pick(near, _CONSTANT))
+    loose = [n for n in _pick(near, _EXISTS) if n not in with_constant]
     return any(all(other[0] == _EXISTS for other in near[n]) for n in loose)
 
 
 def _order(form: tuple[Signed, ...]) -> tuple[Any, ...]:
     """Small types first, positive before negated."""
     nodes = {n for edge in form for n in edge[:2]}
-    sizes = [len(_all(nodes, role)) for role in (_FREE, _EXISTS, _CONSTANT)]
+    sizes = [len(_pick(nodes, role)) for role in (_FREE, _EXISTS, _CONSTANT)]
     return *sizes, len(form), any(negated for *_, negated in form), form
 
 

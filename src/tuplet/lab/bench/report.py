@@ -158,7 +158,7 @@ def tables(runs: Sequence[Result]) -> list[ReportTable]:
         for key in keys:
             cells = [_cell(run.estimates[metric].get(key)) for run in runs]
             cells += [_cell(run.estimates[RANK_SUMS].get(key)) for run in alone]
-            cells += [_published(cells_of, key, runs[0].shapes) for cells_of in context.values()]
+            cells += [_format_published(cells_of, key, runs[0].shapes) for cells_of in context.values()]
             rows.append([_row_name(key), *cells])
         header = ["shape", *(run.label for run in runs), *(f"{run.label}, rank sums" for run in alone)]
         header += [f"{name} (published)" for name in context]
@@ -260,7 +260,7 @@ def _row_name(key: str) -> str:
     return {"all": "mean"}.get(key, f"mean {key}" if key.startswith("k=") else key)
 
 
-def _published(cells: Mapping[str, float], key: str, shapes: Mapping[str, int]) -> str:
+def _format_published(cells: Mapping[str, float], key: str, shapes: Mapping[str, int]) -> str:
     """A published cell, or the mean of the published cells that the row averages; – if one of them is missing."""
     wanted = [key]
     if key == "all" or key.startswith("k="):
@@ -401,15 +401,15 @@ def markdown(sets: Sequence[Sequence[Result]]) -> str:
         parts += [f"- {line}" for line in description(runs)]
         for table in tables(runs):
             parts.append(f"\n### {table.title}\n")
-            parts.append("| " + " | ".join(_escaped(cell) for cell in table.header) + " |")
+            parts.append("| " + " | ".join(_escape(cell) for cell in table.header) + " |")
             parts.append("|" + "---|" * len(table.header))
-            parts += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in table.rows]
+            parts += ["| " + " | ".join(_escape(cell) for cell in row) + " |" for row in table.rows]
             parts.append(f"\n{table.note}")
         parts.append("")
     return "\n".join(parts)
 
 
-def _escaped(cell: str) -> str:
+def _escape(cell: str) -> str:
     return cell.replace("|", "\\|")
 
 

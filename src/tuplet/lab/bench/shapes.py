@@ -113,8 +113,8 @@ class QueryShape:
         written = []
         for clause in self.clauses:
             atoms = [f"!({edge._replace(negated=False)})" if edge.negated else str(edge) for edge in clause]
-            written.append(_nested(atoms, "&"))
-        return _nested(written, "|")
+            written.append(_nest(atoms, "&"))
+        return _nest(written, "|")
 
     @property
     def free(self) -> tuple[Symbol, ...]:
@@ -152,7 +152,7 @@ def topology(clauses: Iterable[QueryGraph]) -> str:
     return max((TOPOLOGY[clause.shape()] for clause in clauses), key="SMC".index)
 
 
-def _nested(operands: list[str], sign: str) -> str:
+def _nest(operands: list[str], sign: str) -> str:
     formula = operands[0]
     for operand in operands[1:]:
         formula = f"({formula}){sign}({operand})"
