@@ -56,7 +56,7 @@ CLASSES: dict[str, Any] = {
 }
 RETURNED = (Explanation, Fact, Evidence, StatedFact, Listing, EditReport)
 KNOBS = {kind: [f.name for f in fields(kind)] for kind in (Limits, TrainConfig)}
-HIDDEN = {"of", "made", "from_arrays", "with_splits", "replaced", "relation_edges", "engine", "question"}
+HIDDEN = {"from_edges", "of", "made", "from_arrays", "with_splits", "replaced", "relation_edges", "engine", "question"}
 
 CLI_INTRODUCTION = """\
 `tuplet COMMAND --help` prints the same.
