@@ -275,8 +275,7 @@ def _grouped(
     misfits: list[WrongKind],
 ) -> list[Reading]:
     """The readings of a query whose relations are named; `misfits` gets why others are none."""
-    groups: dict[Any, list[Clause]] = {}
-    heads: dict[Any, tuple[tuple[Free, ...], tuple[Column, ...], tuple[Order, ...]]] = {}
+    groups: dict[Any, Reading] = {}
     alone = not relations
     for clause in clauses(query):
         choices = list(_choices(clause, graph, words, query.links))
@@ -298,12 +297,9 @@ def _grouped(
             shown = {column.what for column in columns if isinstance(column.what, Attribute)}
             about = frozenset(part for part in literals if shown & set(attributes_of(part)))
             key = free, columns, about
-            groups.setdefault(key, []).append(Clause(free, literals))
-            heads[key] = free, columns, order
-    return [
-        Reading(free, columns, tuple(groups[key]), order, relations, alone)
-        for key, (free, columns, order) in heads.items()
-    ]
+            before = groups[key].clauses if key in groups else ()
+            groups[key] = Reading(free, columns, (*before, Clause(free, literals)), order, relations)
+    return [replace(reading, alone=alone) for reading in groups.values()]
 
 
 def _shown_are_free(
@@ -361,21 +357,16 @@ def _choices(
     return product(*options)
 
 
+@dataclass
 class _ClauseReader:
     """One clause, its atoms told apart."""
 
-    def __init__(
-        self,
-        chosen: Sequence[tuple[Literal, bool]],
-        graph: KnowledgeGraph,
-        words: AttributeWords,
-        text: str,
-        alone: bool,
-    ) -> None:
-        self.chosen, self.graph, self.words, self.text, self.alone = chosen, graph, words, text, alone
-        self.values: dict[Variable, Attribute] = {}
-        self.entities: set[Term] = set()
-        self.made: list[Literal] = []
+    chosen: Sequence[tuple[Literal, bool]]
+    graph: KnowledgeGraph
+    words: AttributeWords
+    text: str
+    alone: bool
+    values: dict[Variable, Attribute] = field(default_factory=dict)
 
     def literals(self) -> tuple[Literal, ...]:
         """The literals with attributes in place of values."""
@@ -389,11 +380,7 @@ class _ClauseReader:
         values = {literal.tail for literal, value in self.chosen if value and isinstance(literal, Atom)}
         if any(not isinstance(term, Constant) for term in entities & values):
             raise Impossible
-        self.entities = entities
-        for literal, value in self.chosen:
-            if value:
-                self._value_atom(literal)
-        made = list(self.made)
+        made = [part for literal, value in self.chosen if value for part in self._value_atom(literal, entities)]
         for literal, value in self.chosen:
             if not value:
                 found = literal if isinstance(literal, Atom | Not) else self._condition(literal)
@@ -423,29 +410,27 @@ class _ClauseReader:
             return not entities.find_label(name.text) and entities.find(name.text) < 0
         return name.kind == "number" and entities.find(name.text) < 0
 
-    def _value_atom(self, literal: Literal) -> None:
+    def _value_atom(self, literal: Literal, entities: set[Term]) -> list[Literal]:
         """`age(x, a)`: a is a value of x's age; said twice, both values are equal."""
+        negated = isinstance(literal, Not)
         atom = literal.body if isinstance(literal, Not) else literal
         assert isinstance(atom, Atom)
-        negated = isinstance(literal, Not)
         if isinstance(atom.tail, Constant):
             attribute = self.attribute(Attribute(atom.head, atom.relation))
             value = self._as_value(atom.tail.name)
-            self.made.append(Has(attribute, True, value) if negated else Compare("=", attribute, value))
-            return
+            return [Has(attribute, True, value) if negated else Compare("=", attribute, value)]
         attribute = self.attribute(Attribute(atom.head, atom.relation, atom.tail.name))
         if negated:
-            if atom.tail in self.entities:
+            if atom.tail in entities:
                 raise Impossible
             raise Refused(
                 f"that something does not have {attribute.name.text} ?{atom.tail.name}, which another has, cannot be "
                 "asked; compare two values with !="
             )
         if atom.tail in self.values:
-            self.made += [Has(attribute), Compare("=", self.values[atom.tail], attribute)]
-        else:
-            self.values[atom.tail] = attribute
-            self.made.append(Has(attribute))
+            return [Has(attribute), Compare("=", self.values[atom.tail], attribute)]
+        self.values[atom.tail] = attribute
+        return [Has(attribute)]
 
     def _condition(self, literal: Condition) -> Literal | None:
         """A condition with its values in place; None if it always holds."""
@@ -529,11 +514,10 @@ class _ClauseReader:
             raise Impossible  # a value is no end of a fact
         found = self.words.find(name.text, facts=isinstance(of, Atom))
         if found is None:
-            if self.graph.relations.find(name.text) >= 0:
-                note = f"is a relation, not an attribute; write {name.text}(?x, ?y)"
-                raise UnknownName("attribute", name.text, (), note, self.text, name.position, name.length)
-            choices = self.words.suggest(name.text)
-            raise UnknownName("attribute", name.text, choices, "", self.text, name.position, name.length)
+            relation = self.graph.relations.find(name.text) >= 0
+            note = f"is a relation, not an attribute; write {name.text}(?x, ?y)" if relation else ""
+            choices = () if relation else self.words.suggest(name.text)
+            raise UnknownName("attribute", name.text, choices, note, self.text, name.position, name.length)
         return replace(attribute, name=Name(found))
 
     def shown(self, query: Query) -> tuple[tuple[Column, ...], tuple[Order, ...]]:

@@ -117,7 +117,8 @@ class Question:
         if isinstance(tuples, str) or not isinstance(tuples, Iterable):
             raise BadInput(f"the tuples are a list of tuples of names, not {tuples!r}")
         for given in tuples:
-            if not _is_tuple(given, width):
+            several = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+            if several is None or len(several) != width or not all(isinstance(name, str) for name in several):
                 names = "one name" if width == 1 else f"{width} names"
                 asked = ", ".join(f"?{name}" for name in self.names)
                 raise BadInput(f"a tuple has {names}, of {asked}; {given!r} is no such tuple")
@@ -204,11 +205,3 @@ def _example(graph: KnowledgeGraph) -> str:
     query = Query((Free("x"),), Atom(Name(graph.relations.name(relation)), Free("x"), Constant(Name(tail))))
     logic = f"?x : {write_name(graph.relations.name(relation))}(?x, {write_name(tail)})"
     return f"{logic} or {to_sparql(query)}"
-
-
-def _is_tuple(given: object, width: int) -> bool:
-    """Whether these are as many names as the query asks for."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        return False
-    names = list(given)
-    return len(names) == width and all(isinstance(name, str) for name in names)
