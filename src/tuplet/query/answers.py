@@ -232,13 +232,13 @@ def csv_text(table: pyarrow.Table, safe: bool = False) -> str:
 
 def slim(answers: Answers) -> Answers:
     """The same answers on a graph of no facts that has only the names they need."""
-    ranking, found = answers.ranking, answers.witnesses
+    ranking, found, graph = answers.ranking, answers.witnesses, answers.graph
     told = [*answers.evidence, *(f for reasons in answers.evidence.values() for r in reasons or () for f in r.facts)]
-    speaking = np.array(told, dtype=np.int64).reshape(-1, 3)
-    arrays: list[NDArray[Any]] = [ranking.tuples, *ranking.assignments, found.heads, found.tails, speaking[:, ::2]]
+    triples = np.array(told, dtype=np.int64).reshape(-1, 3)
+    arrays: list[NDArray[Any]] = [ranking.tuples, *ranking.assignments, found.heads, found.tails, triples[:, ::2]]
     used = np.unique(np.concatenate([array.ravel() for array in arrays]))
     used = used[used >= 0]
-    relations = np.unique(np.array([*(edge.relation for edge in found.edges), *speaking[:, 1]], dtype=np.int64))
+    relations = np.unique(np.array([*(edge.relation for edge in found.edges), *triples[:, 1]], dtype=np.int64))
 
     def number(ids: NDArray[np.int32]) -> NDArray[np.int32]:
         return np.where(ids >= 0, np.searchsorted(used, ids), ids).astype(np.int32)
@@ -247,35 +247,29 @@ def slim(answers: Answers) -> Answers:
         return int(np.searchsorted(relations, old))
 
     def fact(old: Triple) -> Triple:
-        head, tail = np.searchsorted(used, [old[0], old[2]]).tolist()
-        return head, relation(old[1]), tail
+        return int(np.searchsorted(used, old[0])), relation(old[1]), int(np.searchsorted(used, old[2]))
 
+    def reason(old: Reason) -> Reason:
+        return old._replace(facts=tuple(map(fact, old.facts)))
+
+    entities, names = (
+        Vocabulary.from_names(known.names(ids), [known.label(int(i)) for i in ids])
+        for known, ids in ((graph.entities, used), (graph.relations, relations))
+    )
     empty = np.zeros(0, np.int32)
+    notes = {"prefixes": known} if (known := graph.notes.get("prefixes")) else {}
+    edges = tuple(edge._replace(relation=relation(edge.relation)) for edge in found.edges)
     return replace(
         answers,
         ranking=replace(ranking, tuples=number(ranking.tuples), assignments=tuple(map(number, ranking.assignments))),
-        witnesses=replace(
-            found,
-            edges=tuple(edge._replace(relation=relation(edge.relation)) for edge in found.edges),
-            heads=number(found.heads),
-            tails=number(found.tails),
-        ),
-        graph=KnowledgeGraph.from_edges(
-            _part(answers.graph.entities, used),
-            _part(answers.graph.relations, relations),
-            *(empty, empty, empty),
-            notes={"prefixes": known} if (known := answers.graph.notes.get("prefixes")) else {},
-        ),
+        witnesses=replace(found, edges=edges, heads=number(found.heads), tails=number(found.tails)),
+        graph=KnowledgeGraph.from_edges(entities, names, empty, empty, empty, notes=notes),
         evidence={
-            fact(key): reasons and tuple(r._replace(facts=tuple(map(fact, r.facts))) for r in reasons)
+            fact(key): None if reasons is None else tuple(map(reason, reasons))
             for key, reasons in answers.evidence.items()
         },
         rates=[answers.rates[old] for old in relations] if len(answers.rates) else (),
     )
-
-
-def _part(words: Vocabulary, ids: NDArray[np.integer]) -> Vocabulary:
-    return Vocabulary.from_names(words.names(ids), [words.label(int(i)) for i in ids])
 
 
 FORMATS = ("table", "json", "csv", "parquet")
@@ -374,18 +368,13 @@ class Answers(Sequence[Answer]):
         found, relations, span = self.witnesses, self.graph.relations, slice(start, stop)
         tuples = self.ranking.tuples[span].tolist()
         # one list for each atom, which is quicker than one for each answer
-        heads, tails, truths, observed, counts = (
-            column[span].T.tolist() if self.with_witness else []
-            for column in (found.heads, found.tails, found.truth, found.observed, found.counts)
-        )
-        name, label = self._words(*tuples, *heads, *tails)
-        told = self._evidence if self.evidence else {}
+        atoms = [column[span].T.tolist() if self.with_witness else [] for column in found.arrays]
+        name, label = self._words(*tuples, *atoms[0], *atoms[1])
+        seek = self._evidence.get if self.evidence else None
         facts: list[list[dict[str, Any] | None]] = []
-        for j in range(len(heads)):
-            clause, (_, number, _, negated) = found.clause[j], found.edges[j]
+        for clause, (_, number, _, negated), *parts in zip(found.clause, found.edges, *atoms, strict=False):
             relation = relations.name(number)
             rate = self.rates[number] if self.rates and not negated else 0.0
-            seek = told.get if told and not negated else None
             facts.append(
                 [
                     {
@@ -398,21 +387,18 @@ class Answers(Sequence[Answer]):
                         "observed": stated,
                         "head_label": label[head],
                         "tail_label": label[tail],
-                        "evidence": seek((head, number, tail)) if seek else None,
+                        "evidence": seek((head, number, tail)) if seek and not negated else None,
                         "lift": truth / rate if rate and not stated else None,
                     }
                     if there
                     else None
-                    for head, tail, truth, stated, there in zip(
-                        heads[j], tails[j], truths[j], observed[j], counts[j], strict=True
-                    )
+                    for head, tail, truth, stated, there in zip(*parts, strict=True)
                 ]
             )
         columns: Sequence[int | list[Cell]] = range(len(self.variables)) if self.columns is None else self.columns
         rows = zip(*facts, strict=True) if facts else ((),) * len(tuples)
-        for status, ids, joint, row_facts in zip(
-            self._statuses[span], tuples, self.ranking.truth[span].tolist(), rows, strict=True
-        ):
+        truths = self.ranking.truth[span].tolist()
+        for status, ids, joint, row_facts in zip(self._statuses[span], tuples, truths, rows, strict=True):
             witness = [fact for fact in row_facts if fact is not None]
             values: dict[str, Any] = {}
             labels: dict[str, str] = {}
