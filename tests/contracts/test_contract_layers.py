@@ -72,7 +72,7 @@ def layered_case(seed: int) -> tuple[np.random.Generator, TruthTable, Adjacency]
     for _ in range(int(rng.integers(1, 4))):
         size += int(rng.integers(0, 2))
         states = random_edit(rng, table, size)
-        table, graph = table.edited(states, size), graph.edited(states)
+        table, graph = table.edit(states, size), graph.edit(states)
         if table.layered is not None and table.adjacency.newer is not None and rng.random() < 0.3:
             table = replace(table, layered=replace(table.layered, fixed=len(table.adjacency.newer)))
         if graph.layered is not None and graph.adjacency.newer is not None and rng.random() < 0.3:

@@ -101,7 +101,7 @@ def test_an_edited_table_equals_one_made_anew(first: Model, edits: list[Model], 
     for number, edit in enumerate(edits):
         older = table
         known = dict(model)
-        table = table.edited(EdgeStates.from_columns(**columns(edit)))
+        table = table.edit(EdgeStates.from_columns(**columns(edit)))
         model |= edit
         same(older.flat, table_of(known))  # whoever holds the older state still has it
         if number == settle and table.changes:
@@ -133,7 +133,7 @@ def test_an_edited_graph_equals_one_made_anew(first: Model, edits: list[Model]) 
     before = graph
     for number, edit in enumerate(edits):
         states = EdgeStates.from_columns(**columns(edit))
-        graph = graph.edited(states)
+        graph = graph.edit(states)
         model |= edit
         dated |= {edge: i for i, edge in enumerate(edit)}
         if number == 1 and graph.layered is not None and graph.adjacency.newer is not None:
@@ -160,4 +160,4 @@ def test_later_states_count_and_applying_them_twice_changes_nothing(first: Model
     assert both.select_changes(both).edges == 0
     assert one.then(both.select_changes(one)).edges == both.edges
     table = table_of(first)
-    same(table.edited(two).flat, table.edited(two).edited(two).flat)
+    same(table.edit(two).flat, table.edit(two).edit(two).flat)

@@ -116,7 +116,7 @@ def test_counts_of_an_opened_graph_follow_its_edits(folder: Path) -> None:
         split=np.array([0, 2, 3]),
         **{name: np.full(3, value) for name, value in unused.items()},
     )
-    edited = graph.edited(states)
+    edited = graph.edit(states)
     assert edited.split_edges == {"train": 83, "valid": 1, "test": 1}
     assert edited.observed(["train", "valid"]).edges == 84
     assert edited.observed(["train", "valid", "test"]) is edited.adjacency

@@ -155,7 +155,7 @@ class KnowledgeGraph:
         edges = (self.entities, self.relations, heads, relation, tails, split, weight)
         return KnowledgeGraph.from_edges(*edges, self.notes, date, self.attributes)
 
-    def edited(
+    def edit(
         self, states: EdgeStates, entities: Vocabulary | None = None, counts: dict[str, int] | None = None
     ) -> KnowledgeGraph:
         """The graph in which some edges are as the states say, in a newer layer; nothing else is copied.
@@ -166,7 +166,7 @@ class KnowledgeGraph:
         values = {name: getattr(states, name) for name in rows.entry}
         if counts is None:
             counts = self._counts_after(states)
-        rows = rows.edited(states.relation, states.heads, states.tails, states.split > 0, values)
+        rows = rows.edit(states.relation, states.heads, states.tails, states.split > 0, values)
         return self._with(rows, counts, entities or self.entities, "")
 
     def _counts_after(self, states: EdgeStates) -> dict[str, int]:

@@ -364,25 +364,8 @@ class LayeredRows:
         found = {"view": view, "start": a.row_ptr[place], "stop": a.row_ptr[place + 1]}
         return found | {name: column[place] for name, column in {"row_entity": a.row_entity, **self.row}.items()}
 
-    def edits(
-        self,
-        relation: Ints,
-        heads: Ints,
-        tails: Ints,
-        listed: NDArray[np.bool_],
-        values: Columns,
-    ) -> Iterator[RowEdit]:
-        """The touched rows as they are to be, view by view; edges come in order of relation, each once."""
-        first = np.ones(len(relation), dtype=bool)
-        first[1:] = relation[1:] != relation[:-1]
-        bounds: list[int] = [*np.flatnonzero(first).tolist(), len(relation)]
-        for low, high in pairwise(bounds):
-            part, r = slice(low, high), int(relation[low])
-            own = {name: column[part] for name, column in values.items()}
-            yield self._edit(2 * r, heads[part], tails[part], listed[part], own)
-            yield self._edit(2 * r + 1, tails[part], heads[part], listed[part], own)
-
     def _edit(self, view: int, near: Ints, far: Ints, listed: NDArray[np.bool_], values: Columns) -> RowEdit:
+        """The touched rows of a view as they are to be."""
         a = self.adjacency
         entities, row_of = np.unique(near, return_inverse=True)
         rows = a.places(entities, view, verified=False)
@@ -409,7 +392,7 @@ class LayeredRows:
         lengths = np.bincount(row[origin], minlength=len(entities))
         return RowEdit(view, entities, lengths, columns, rows, old_lengths, old, origin)
 
-    def edited(
+    def edit(
         self,
         relation: Ints,
         heads: Ints,
@@ -418,7 +401,7 @@ class LayeredRows:
         values: Columns,
         derive: Derive | None = None,
     ) -> LayeredRows:
-        """The rows after some edges got other values or, where `listed` is false, went away."""
+        """The rows after some edges got other values or, where `listed` is false, went away; each edge comes once."""
         if not len(relation):
             return self
         this = self._tidy() if self.space is not None else self._over(())
@@ -426,13 +409,16 @@ class LayeredRows:
         counts = this.adjacency.view_entries.copy()
         rows, entries = this.space
         made, waiting, size = [], [], 0
-        for edit in this.edits(relation, heads, tails, listed, values):
-            counts[edit.view] += len(edit.origin) - len(edit.old_entries)
-            waiting.append((edit, *(derive(edit, this.entry, this.row) if derive else ({}, {}))))
-            size += len(edit.origin)
-            if size > PIECE:
-                made.append(this._put(entries, waiting))
-                waiting, size = [], 0
+        for r, mine in relation_places(relation):
+            own = {name: column[mine] for name, column in values.items()}
+            for view, near, far in ((2 * r, heads, tails), (2 * r + 1, tails, heads)):
+                edit = this._edit(view, near[mine], far[mine], listed[mine], own)
+                counts[view] += len(edit.origin) - len(edit.old_entries)
+                waiting.append((edit, *(derive(edit, this.entry, this.row) if derive else ({}, {}))))
+                size += len(edit.origin)
+                if size > PIECE:
+                    made.append(this._put(entries, waiting))
+                    waiting, size = [], 0
         if waiting:
             made.append(this._put(entries, waiting))
         newer = this._index(rows, {name: np.concatenate([part[name] for part in made]) for name in made[0]})

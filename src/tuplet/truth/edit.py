@@ -494,8 +494,8 @@ def _changed_in_double(
     """`StoreFiles.changed`, with all truth in double precision from now on: a given truth is kept as it is."""
     table, entities = store.table.flat, store.graph.entities.extend_names(names)
     wide = replace(table, truth=table.truth.astype(np.float64), row_best=table.row_best.astype(np.float64))
-    graph = replace(store.graph.edited(states, entities), attributes=attributes.apply_to(store.graph.attributes))
-    return store.replaced(graph, wide.edited(states, len(entities)), meta)
+    graph = replace(store.graph.edit(states, entities), attributes=attributes.apply_to(store.graph.attributes))
+    return store.replaced(graph, wide.edit(states, len(entities)), meta)
 
 
 def _counted(store: StoreFiles, report: EditReport, listed: int, states: EdgeStates) -> StoreMeta:

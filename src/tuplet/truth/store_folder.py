@@ -319,10 +319,10 @@ class StoreFiles:
         if new.empty:
             return self
         entities = self.graph.entities.extend_names(new.names)
-        graph = self.graph.edited(new.states, entities, delta.counts)
-        table = self.table.edited(new.states, len(entities))
+        graph = self.graph.edit(new.states, entities, delta.counts)
+        table = self.table.edit(new.states, len(entities))
         s = new.states
-        facts = None if self.facts is None else self.facts.edited(s.relation, s.heads, s.tails, s.observed, {})
+        facts = None if self.facts is None else self.facts.edit(s.relation, s.heads, s.tails, s.observed, {})
         if new.attributes:
             graph = replace(graph, attributes=delta.attributes.apply_to(self.attributes))
         return replace(self, graph=graph, table=table, facts=facts, delta=delta)

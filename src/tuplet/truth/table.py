@@ -261,14 +261,14 @@ class TruthTable:
         self.adjacency.touch(relations)
         return self
 
-    def edited(self, states: EdgeStates, entities: int | None = None) -> TruthTable:
+    def edit(self, states: EdgeStates, entities: int | None = None) -> TruthTable:
         """The table in which some edges are as the states say, in a newer layer; nothing else is copied."""
         if not states.edges:
             return replace(self, entities=entities or self.entities)
         rows = self._rows()
         values = {"truth": states.truth, "observed": states.observed}
         listed = states.truth > 0
-        edited = rows.edited(states.relation, states.heads, states.tails, listed, values, self._follows)
+        edited = rows.edit(states.relation, states.heads, states.tails, listed, values, self._follows)
         older, recent = self.changes[: rows.fixed], self.changes[rows.fixed :]
         return self._with(edited, entities or self.entities, (*older, recent[0].then(states) if recent else states))
 
