@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -73,24 +73,122 @@ OPPOSITE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">"
 FAMILY_WORDS = {"number": "numbers", "boolean": "true and false", "time": "dates", "text": "text"}
 ONE_OF_FAMILY = {"number": "a number", "boolean": "true or false", "time": "a date", "text": "text"}
 
-Node = Callable[[Term], int]  # the number of a variable, ~entity of a constant
-Relation = Callable[[Atom], int]
-
 
 class NeverHolds(Exception):
     """A condition on named entities that does not hold: the clause has no answers."""
 
 
 @dataclass(frozen=True)
-class ConditionBinder:
-    """Binds the conditions of one clause."""
+class ClauseBinder:
+    """Binds one clause: names become ids, variables numbers, conditions what they leave of the entities."""
 
+    graph: KnowledgeGraph
     words: AttributeWords
-    node: Node
-    relation: Relation
     text: str
+    misfits: list[WrongKind] | None = None  # see `bind`
+    variables: dict[Variable, int] = field(default_factory=dict)
 
-    def bind(self, conditions: Sequence[Condition]) -> list[BoundCondition]:
+    def node(self, term: Term) -> int:
+        """The number of a variable, ~entity of a constant."""
+        if isinstance(term, Constant):
+            return ~resolve(term.name, "entity", self.graph.entities, self.text)
+        return self.variables.setdefault(term, len(self.variables))
+
+    def bind(self, clause: Clause, alternatives: Alternatives | None) -> QueryGraph:
+        """The clause as a query graph; raises `NeverHolds` if it contradicts itself."""
+        edges: list[Edge] = []
+        different: list[tuple[int, int]] = []
+        conditions: list[BoundCondition] = []
+        others: list[Condition] = []
+        for literal in clause.literals:
+            match literal:
+                case Atom() | Not(Atom()):
+                    atom = literal if isinstance(literal, Atom) else literal.body
+                    assert isinstance(atom, Atom)
+                    relation = self.graph.relations.find(atom.relation.text)
+                    if relation < 0:
+                        relation = relation_id(atom.relation, self.graph, self.text)
+                    head, tail = atom.head, atom.tail
+                    if atom.relation.text in _TYPES:
+                        head, tail = (_of_type(end, relation, self.graph) for end in (head, tail))
+                    edges.append(Edge(self.node(head), relation, self.node(tail), isinstance(literal, Not)))
+                case Different(left, right):
+                    a, b = self.node(left), self.node(right)
+                    if a == b:
+                        raise NeverHolds  # two names of one entity
+                    if a >= 0 or b >= 0:
+                        different.append((min(a, b), max(a, b)))
+                case Same(left, right):
+                    a, b = self.node(left), self.node(right)
+                    if a >= 0 and b >= 0 and a != b:
+                        conditions.append(Equal(a, b, said=(literal,)))
+                    elif a >= 0 or b >= 0:
+                        one = members(np.array([~min(a, b)]))
+                        conditions += [Within(max(a, b), one, said=(literal,))] if a != b else []
+                    elif a != b:
+                        raise NeverHolds
+                case Among(Constant() | Free() | Exists()):
+                    conditions += self._is_named(literal)
+                case Not():
+                    raise ValueError("a negation stands above an atom")
+                case _:
+                    others.append(literal)
+        if others:
+            conditions += self.bind_conditions(others)
+        if alternatives is not None:
+            conditions.append(self._one_of(alternatives))
+        # A label and a name may mean the same thing, so identical atoms are dropped here once more.
+        return QueryGraph(
+            variables=tuple(map(attrgetter("name"), self.variables)),
+            free=tuple(range(len(clause.free))),
+            edges=tuple(dict.fromkeys(edges)),
+            different=tuple(dict.fromkeys(different)),
+            conditions=tuple(conditions),
+        )
+
+    def _one_of(self, alternatives: Alternatives) -> Within:
+        """The entities that meet all conditions of one of several lists."""
+        found: list[NDArray[np.integer]] = [np.zeros(0, np.int64)]
+        for conditions in alternatives.lists:
+            try:
+                named = [
+                    part for part in conditions if isinstance(part, Among) and not isinstance(part.item, Attribute)
+                ]
+                met = [found for part in named for found in self._is_named(part)]
+                met += self.bind_conditions(conditions)
+            except NeverHolds:
+                continue
+            except WrongKind as error:
+                if self.misfits is None:
+                    raise
+                self.misfits.append(error)
+                continue
+            allowed: NDArray[np.integer] | None = None  # what was met so far
+            for condition in sorted(met, key=lambda condition: isinstance(condition, Outside)):
+                assert isinstance(condition, Within | Outside)
+                if allowed is None and isinstance(condition, Within):
+                    allowed = condition.entities()
+                else:
+                    everyone = np.arange(len(self.graph.entities)) if allowed is None else allowed
+                    allowed = everyone[condition.holds(everyone)]
+            found.append(np.arange(len(self.graph.entities)) if allowed is None else allowed)
+        said = Or(tuple(And(conditions) for conditions in alternatives.lists))
+        return Within(self.node(alternatives.variable), members(np.unique(np.concatenate(found))), said=(said,))
+
+    def _is_named(self, among: Among) -> list[BoundCondition]:
+        """The condition that an entity is, or is not, one of the named ones."""
+        assert not isinstance(among.item, Attribute)
+        names = [
+            resolve(name, "entity", self.graph.entities, self.text) for name in among.choices if isinstance(name, Name)
+        ]
+        at, listed = self.node(among.item), np.unique(np.array(names, np.int64))
+        if at < 0:
+            if (~at in names) == among.negated:
+                raise NeverHolds
+            return []
+        return [Outside(at, listed, said=(among,)) if among.negated else Within(at, members(listed), said=(among,))]
+
+    def bind_conditions(self, conditions: Sequence[Condition]) -> list[BoundCondition]:
         """The conditions on variables; raises `NeverHolds` if one on named entities does not hold."""
         bound: list[BoundCondition] = []
         for condition in conditions:
@@ -120,7 +218,8 @@ class ConditionBinder:
     def columns(self, attribute: Attribute) -> list[AttributeColumn]:
         """The columns of an attribute, one for each family of values."""
         if isinstance(attribute.of, Atom):
-            return self.words.of_facts(attribute.name.text, self.relation(attribute.of))
+            relation = relation_id(attribute.of.relation, self.graph, self.text)
+            return self.words.of_facts(attribute.name.text, relation)
         return self.words.of_entities(attribute.name.text)
 
     def allowed(self, attribute: Attribute, conditions: Iterable[Condition]) -> list[Allowed]:
@@ -484,14 +583,15 @@ def bind(
 ) -> tuple[QueryGraph, ...]:
     """The clauses of a query as query graphs; none if the query contradicts itself.
 
-    In every clause the free variables come first, in the order asked. Conditions need `words`, the attributes of the
-    graph; `text` is where carets point to. Clauses with values of a wrong kind are left out, and `misfits` gets why;
-    without it they are mistakes.
+    In every clause the free variables come first, in the order asked. `words` are the attributes of the graph, `text`
+    is where carets point to. Clauses with values of a wrong kind are left out, and `misfits` gets why; without it they
+    are mistakes.
     """
-    found = []
+    words, found = words or AttributeWords(graph), []
     for clause, alternatives in merged(clauses) if len(clauses) > 1 else zip(clauses, [None], strict=False):
         try:
-            found.append(_bind_clause(clause, graph, text, words, alternatives, misfits))
+            binder = ClauseBinder(graph, words, text, misfits, dict(zip(clause.free, count(), strict=False)))
+            found.append(binder.bind(clause, alternatives))
         except NeverHolds:
             continue
         except WrongKind as error:
@@ -583,52 +683,6 @@ def _place(name: Name, text: str) -> dict[str, Any]:
     return {"text": text, "position": name.position, "length": name.length}
 
 
-def _one_of(
-    alternatives: Alternatives,
-    binder: ConditionBinder,
-    graph: KnowledgeGraph,
-    text: str,
-    misfits: list[WrongKind] | None,
-) -> Within:
-    """The entities that meet all conditions of one of several lists."""
-    found: list[NDArray[np.integer]] = [np.zeros(0, np.int64)]
-    for conditions in alternatives.lists:
-        try:
-            named = [part for part in conditions if isinstance(part, Among) and not isinstance(part.item, Attribute)]
-            met = [found for part in named for found in _is_named(part, graph, binder.node, text)]
-            met += binder.bind(conditions)
-        except NeverHolds:
-            continue
-        except WrongKind as error:
-            if misfits is None:
-                raise
-            misfits.append(error)
-            continue
-        allowed: NDArray[np.integer] | None = None  # what was met so far
-        for condition in sorted(met, key=lambda condition: isinstance(condition, Outside)):
-            assert isinstance(condition, Within | Outside)
-            if allowed is None and isinstance(condition, Within):
-                allowed = condition.entities()
-            else:
-                everyone = np.arange(len(graph.entities)) if allowed is None else allowed
-                allowed = everyone[condition.holds(everyone)]
-        found.append(np.arange(len(graph.entities)) if allowed is None else allowed)
-    said = Or(tuple(And(conditions) for conditions in alternatives.lists))
-    return Within(binder.node(alternatives.variable), members(np.unique(np.concatenate(found))), said=(said,))
-
-
-def _is_named(among: Among, graph: KnowledgeGraph, node: Node, text: str) -> list[BoundCondition]:
-    """The condition that an entity is, or is not, one of the named ones."""
-    assert not isinstance(among.item, Attribute)
-    names = [resolve(name, "entity", graph.entities, text) for name in among.choices if isinstance(name, Name)]
-    at, listed = node(among.item), np.unique(np.array(names, np.int64))
-    if at < 0:
-        if (~at in names) == among.negated:
-            raise NeverHolds
-        return []
-    return [Outside(at, listed, said=(among,)) if among.negated else Within(at, members(listed), said=(among,))]
-
-
 def _of_type(term: Term, relation: int, graph: KnowledgeGraph) -> Term:
     """A type by its whole name, where the last part of an IRI was written: `(d:Drug)` in a graph from RDF."""
     if not isinstance(term, Constant) or term.name.kind != "name":
@@ -638,71 +692,3 @@ def _of_type(term: Term, relation: int, graph: KnowledgeGraph) -> Term:
     types = np.unique(graph.adjacency.relation(relation)[1])
     named = [name for i in types.tolist() if re.split(r"[#/]", name := graph.entities.name(i))[-1] == term.name.text]
     return Constant(replace(term.name, text=named[0])) if len(named) == 1 else term
-
-
-def _bind_clause(
-    clause: Clause,
-    graph: KnowledgeGraph,
-    text: str,
-    words: AttributeWords | None,
-    alternatives: Alternatives | None,
-    misfits: list[WrongKind] | None,
-) -> QueryGraph:
-    variables: dict[Free | Exists, int] = dict(zip(clause.free, count()))
-
-    def node(term: Term) -> int:
-        if isinstance(term, Constant):
-            return ~resolve(term.name, "entity", graph.entities, text)
-        return variables.setdefault(term, len(variables))
-
-    edges: list[Edge] = []
-    different: list[tuple[int, int]] = []
-    conditions: list[BoundCondition] = []
-    others: list[Condition] = []
-    for literal in clause.literals:
-        match literal:
-            case Atom() | Not(Atom()):
-                atom = literal if isinstance(literal, Atom) else literal.body
-                assert isinstance(atom, Atom)
-                relation = graph.relations.find(atom.relation.text)
-                if relation < 0:
-                    relation = relation_id(atom.relation, graph, text)
-                head, tail = atom.head, atom.tail
-                if atom.relation.text in _TYPES:
-                    head, tail = (_of_type(end, relation, graph) for end in (head, tail))
-                edges.append(Edge(node(head), relation, node(tail), isinstance(literal, Not)))
-            case Different(left, right):
-                a, b = node(left), node(right)
-                if a == b:
-                    raise NeverHolds  # two names of one entity
-                if a >= 0 or b >= 0:
-                    different.append((min(a, b), max(a, b)))
-            case Same(left, right):
-                a, b = node(left), node(right)
-                if a >= 0 and b >= 0 and a != b:
-                    conditions.append(Equal(a, b, said=(literal,)))
-                elif a >= 0 or b >= 0:
-                    one = members(np.array([~min(a, b)]))
-                    conditions += [Within(max(a, b), one, said=(literal,))] if a != b else []
-                elif a != b:
-                    raise NeverHolds
-            case Among(Constant() | Free() | Exists()):
-                conditions += _is_named(literal, graph, node, text)
-            case Not():
-                raise ValueError("a negation stands above an atom")
-            case _:
-                others.append(literal)
-    if others or alternatives:
-        assert words is not None, "conditions on attributes need the attributes of a graph"
-        binder = ConditionBinder(words, node, lambda atom: relation_id(atom.relation, graph, text), text)
-        conditions += binder.bind(others)
-        if alternatives is not None:
-            conditions.append(_one_of(alternatives, binder, graph, text, misfits))
-    # A label and a name may mean the same thing, so identical atoms are dropped here once more.
-    return QueryGraph(
-        variables=tuple(map(attrgetter("name"), variables)),
-        free=tuple(range(len(clause.free))),
-        edges=tuple(dict.fromkeys(edges)),
-        different=tuple(dict.fromkeys(different)),
-        conditions=tuple(conditions),
-    )

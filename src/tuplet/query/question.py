@@ -88,7 +88,9 @@ class Question:
                 raise BadInput(f"a query is text, not {type(query).__name__}")
             if is_plain(tree, graph):
                 columns = tuple(map(Column, map(attrgetter("name"), tree.free), tree.free))
-                only = BoundReading(Reading(tree.free, columns), bind(clauses(tree), graph, text))
+                only = BoundReading(
+                    Reading(tree.free, columns), bind(clauses(tree), graph, text, source.attribute_words)
+                )
                 return Question(source, shown, tree, (only,), tree.form == "select")
             found = _bound_readings(tree, source, text)
         except UnknownName as error:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.attributes import FACTS, FAMILIES, Plain, comparable, kind_of
 from tuplet.lang.ast import Among, Atom, Attribute, Compare, Constant, Free, Name, Order
-from tuplet.query.bind import ConditionBinder, by_attribute, resolve
+from tuplet.query.bind import ClauseBinder, by_attribute
 from tuplet.query.conditions import compared_values
 from tuplet.query.engine import Engine
 from tuplet.query.interpretations import Reading
@@ -53,19 +53,12 @@ class ColumnReader:
     """Reads the columns of one reading of a question for tuples of entities."""
 
     def __init__(self, number: int, question: Question) -> None:
-        reading, graph, text = question.readings[number].reading, question.source.graph, question.text
+        reading, graph = question.readings[number].reading, question.source.graph
         self.number, self.reading, self.name = number, reading, graph.entities.name
         self.place = {variable: i for i, variable in enumerate(reading.free)}
         literals = reading.clauses[0].literals if reading.clauses else ()
         self.own, self.pairs = by_attribute(part for part in literals if isinstance(part, Compare | Among))
-
-        def node(term: Any) -> int:
-            return ~resolve(term.name, "entity", graph.entities, text)  # only named entities are looked up here
-
-        def relation(atom: Atom) -> int:
-            return resolve(atom.relation, "relation", graph.relations, text)
-
-        self.binder = ConditionBinder(question.source.attribute_words, node, relation, text)
+        self.binder = ClauseBinder(graph, question.source.attribute_words, question.text)
 
     @property
     def is_plain(self) -> bool:
