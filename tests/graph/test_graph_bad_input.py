@@ -107,6 +107,12 @@ def test_bad_file(tmp_path: Path, case: str) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [file]
 
 
+def test_attributes_of_a_file_with_one_column_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.tsv").write_text("drug;disease\naspirin;pain\n")
+    with pytest.raises(BadInput, match=r"f\.tsv:1: expected 3 or 4 tab-separated columns, got 1; it has 1 semicolon"):
+        read(tmp_path / "f.tsv", columns="attribute=*")
+
+
 def test_missing_file_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "facts.tsv").write_text(GOOD)
     with pytest.raises(BadInput, match=r"no such file: .*fcats\.tsv; did you mean .*facts\.tsv\?"):

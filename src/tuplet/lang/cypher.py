@@ -678,7 +678,7 @@ class CypherParser(ConditionReader):
         free = tuple(Free(name) for name in shown.free)
         renamed: dict[Term, Term] = {Exists(variable.name): variable for variable in free}
 
-        columns = tuple(replace(column, what=rename(column.what, renamed)) for column in shown.columns)
+        columns = tuple(Column(c.name, rename(c.what, renamed), c.optional) for c in shown.columns)
         if columns == tuple(Column(variable.name, variable) for variable in free):
             columns = ()  # as every query shows its variables
         keys = tuple(replace(key, by=rename(key.by, renamed)) for key in order)

@@ -164,7 +164,8 @@ class LogicParser(SideReader):
             self.accept(",")
         if not declared:
             self.fail(f"expected a variable such as ?z after {start.text}, found {self.next_word()}")
-        self.expect(".", f"after {start.text} {', '.join([token.text for token in declared])}")
+        if not self.accept("."):
+            self.expect(".", f"after {start.text} {', '.join([token.text for token in declared])}")
         outer, fresh = self.scope, dict[Token, Exists]()
         self.scope = dict(outer)
         for token in declared:

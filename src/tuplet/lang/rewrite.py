@@ -113,9 +113,11 @@ def rename(part: T, renamed: Mapping[Any, Any]) -> T:
             new = type(part)(tuple([rename(each, renamed) for each in parts]))
         case Constant() | Free() | Exists():
             new = renamed.get(part, part)
-        case Attribute(of) if of in renamed:
-            new = replace(part, of=renamed[of])
-        case Not() | Different() | Same() | Compare() | Among() | Has() | Attribute():
+        case Attribute(of, name, variable):
+            new = Attribute(renamed[of] if of in renamed else rename(of, renamed), name, variable)
+        case Compare(operator, left, right, negated):
+            new = Compare(operator, rename(left, renamed), rename(right, renamed), negated)
+        case Not() | Different() | Same() | Among() | Has():
             new = type(part)(*[rename(getattr(part, name), renamed) for name in part.__match_args__])
     made: T = new
     return made
@@ -235,10 +237,12 @@ def check_safe(clause: Clause) -> None:
     bound: set[Variable] = set()
     mentioned: dict[Variable, None] = dict.fromkeys(clause.free)
     for literal in clause.literals:
-        variables = [term for term in terms(literal) if not isinstance(term, Constant)]
-        mentioned.update(dict.fromkeys(variables))
-        if _binds(literal):
-            bound.update(variables)
+        binds = _binds(literal)
+        for term in terms(literal):
+            if not isinstance(term, Constant):
+                mentioned[term] = None
+                if binds:
+                    bound.add(term)
     if len(mentioned) > MAX_VARIABLES:
         raise BudgetExceeded(
             f"query too large: {len(mentioned)} variables in a clause, at most {MAX_VARIABLES}", limit="variables"
@@ -360,11 +364,12 @@ def _distinct(clauses: list[tuple[Literal, ...]]) -> list[tuple[Literal, ...]]:
     for clause in clauses:
         once: dict[object, Literal] = {}
         for literal in clause:
-            once.setdefault(_sort_sides(literal), literal)
-        literals = tuple(once.values())
-        if any(isinstance(literal, Different) and literal.left == literal.right for literal in literals):
-            continue
-        found.setdefault(_identity(literals) if len(clauses) > 1 else None, literals)
+            if isinstance(literal, Different) and literal.left == literal.right:
+                break
+            once.setdefault(_sort_sides(literal) if isinstance(literal, _SIDES) else literal, literal)
+        else:
+            literals = tuple(once.values())
+            found.setdefault(_identity(literals) if len(clauses) > 1 else None, literals)
     return list(found.values())
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,26 +28,19 @@ _LABELS = ("label", "name", "title")
 _TYPES = ("labels", "types", "type")
 
 
-class _Node(NamedTuple):
-    name: str
-    properties: Mapping[str, Any]
-
-
-class _Edge(NamedTuple):
-    head: str
-    tail: str
-    key: Any  # of several edges between two nodes
-    properties: Mapping[str, Any]
+Properties: TypeAlias = Mapping[str, Any]
+_Node: TypeAlias = tuple[str, Properties]
+_Edge: TypeAlias = tuple[str, str, Any, Properties]  # head, tail, the key of one of several edges between them
 
 
 def from_networkx(graph: Any, choice: Choice | None = None) -> FactColumns:
     """What a graph of NetworkX says."""
-    nodes = [_Node(str(name), properties) for name, properties in graph.nodes(data=True)]
+    nodes = [(str(name), properties) for name, properties in graph.nodes(data=True)]
     if graph.is_multigraph():
-        found = ((head, tail, key, properties) for head, tail, key, properties in graph.edges(keys=True, data=True))
+        found = graph.edges(keys=True, data=True)
     else:
         found = ((head, tail, None, properties) for head, tail, properties in graph.edges(data=True))
-    edges = [_Edge(str(head), str(tail), key, properties) for head, tail, key, properties in found]
+    edges = [(str(head), str(tail), key, properties) for head, tail, key, properties in found]
     return _facts("the NetworkX graph", nodes, edges, graph.is_directed(), choice)
 
 
@@ -67,11 +60,11 @@ def read_graphml(path: Path, columns: Choice | None = None) -> FactColumns:
                 name = element.get("attr.name") or element.get("id", "")
                 keys[element.get("id", "")] = name, element.get("attr.type", "string")
             elif tag == "node":
-                nodes.append(_Node(_attribute(path, element, "id"), _data(path, element, keys)))
+                nodes.append((_attribute(path, element, "id"), _data(path, element, keys)))
                 element.clear()
             elif tag == "edge":
                 ends = _attribute(path, element, "source"), _attribute(path, element, "target")
-                edges.append(_Edge(*ends, None, _data(path, element, keys)))
+                edges.append((*ends, None, _data(path, element, keys)))
                 element.clear()
     except ElementTree.ParseError as error:
         raise BadInput(f"{path}:{error.position[0]}: {str(error).split(':')[0]}") from None
@@ -87,11 +80,8 @@ def _attribute(path: Path, element: ElementTree.Element, name: str) -> str:
 
 
 _KINDS: dict[str, Kind] = {
-    "boolean": "boolean",
-    "int": "integer",
-    "long": "integer",
-    "float": "number",
-    "double": "number",
+    **{"boolean": "boolean", "int": "integer", "long": "integer"},
+    **{"float": "number", "double": "number"},
 }
 
 
@@ -120,36 +110,38 @@ def _facts(where: str, nodes: list[_Node], edges: list[_Edge], directed: bool, c
     remarks: list[str] = []
     facts: list[tuple[str, str, str]] = []
     named = 0
-    for edge in edges:
-        relation = _first(edge.properties, _RELATIONS if wanted is None else (str(wanted),))
-        if relation is None and isinstance(edge.key, str):
-            relation = edge.key
+    for head, tail, key, about in edges:
+        relation = _first(about, _RELATIONS if wanted is None else (str(wanted),))
+        if relation is None and isinstance(key, str):
+            relation = key
         named += relation is not None
-        facts.append((edge.head, RELATION if relation is None else str(relation), edge.tail))
+        facts.append((head, RELATION if relation is None else str(relation), tail))
     if wanted is not None and not named:
         raise BadInput(f"{where}: no edge has a property {wanted!r}, which ", Option("columns", None), " names")
     if named < len(edges):
         remarks.append(f"{where}: {len(edges) - named:,} edges do not say what they are; they are called {RELATION!r}")
-    properties = [edge.properties for edge in edges]
+    properties = [about for *_, about in edges]
     if not directed:
         remarks.append(f"{where}: its edges have no direction; each is two facts")
         facts += [(tail, relation, head) for head, relation, tail in facts]
         properties *= 2
     left_out = Counter[str]()
     taken = {"truth"} | ({str(wanted)} if wanted is not None else set(_RELATIONS))
-    typed = [(node.name, TYPE_RELATION, name) for node in nodes for name in _types(node.properties)]
+    typed = [(name, TYPE_RELATION, kind) for name, about in nodes for kind in _types(about)]
     properties += [{} for _ in typed]
     values = list(_columns(properties, None, taken, left_out))
-    values += _columns([node.properties for node in nodes], [node.name for node in nodes], {"labels"}, left_out)
+    names = pa.array([name for name, _ in nodes], pa.large_string())
+    values += _columns([about for _, about in nodes], names, {"labels"}, left_out)
     remarks += [f"{where}: {count:,} values of {name!r} not read" for name, count in left_out.items()]
-    truths = [one.get("truth") for one in properties]
-    weighted = any(truth is not None for truth in truths)
+    truth = None
+    if any(one.get("truth") is not None for one in properties):
+        truth = _truth(where, [1.0 if one.get("truth") is None else one["truth"] for one in properties])
     return FactColumns.from_triples(
         facts + typed,
-        truth=_truth(where, [1.0 if truth is None else truth for truth in truths]) if weighted else None,
-        labels={node.name: str(label) for node in nodes if (label := _first(node.properties, _LABELS)) is not None},
+        truth=truth,
+        labels={name: str(label) for name, about in nodes if (label := _first(about, _LABELS)) is not None},
         values=tuple(values),
-        nodes=pa.array([node.name for node in nodes], pa.large_string()),
+        nodes=names,
         remarks=tuple(remarks),
         notes={"type_relation": TYPE_RELATION} if typed else {},
     )
@@ -177,7 +169,7 @@ def _types(properties: Mapping[str, Any]) -> list[str]:
 
 
 def _columns(
-    rows: list[Any], subjects: list[str] | None, taken: set[str], left_out: Counter[str]
+    rows: list[Properties], subjects: pa.Array | None, taken: set[str], left_out: Counter[str]
 ) -> Iterator[AttributeBatch]:
     """The properties of rows as attributes, one batch for each family of values."""
     found: dict[tuple[str, Family], dict[int, list[Any]]] = {}
@@ -188,27 +180,24 @@ def _columns(
             for one in value if isinstance(value, list | tuple | set | frozenset) else (value,):
                 if isinstance(one, np.generic):
                     one = one.item()
-                if isinstance(one, bool | int | float | str | datetime.date) and _fits(one):
+                if isinstance(one, bool | int | float | str | datetime.date) and not _is_too_large(one):
                     found.setdefault((str(name), FAMILIES[kind_of(one)]), {}).setdefault(i, []).append(one)
                 else:
                     left_out[str(name)] += 1
     for (name, family), values in found.items():
-        kinds = {kind_of(one) for several in values.values() for one in several}
-        several: list[list[Any] | None] = [values.get(i) for i in range(len(rows))]
-        if family == "time" and len(kinds) > 1:
-            several = [None if v is None else [_moment(one) for one in v] for v in several]
-        elif family == "number" and len(kinds) > 1:
-            several = [None if v is None else [float(one) for one in v] for v in several]
-        yield AttributeBatch(
-            name, pa.array(several), None if subjects is None else pa.array(subjects, pa.large_string())
-        )
+        mixed = len({kind_of(one) for several in values.values() for one in several}) > 1
+        cells = [values.get(i) for i in range(len(rows))]
+        if mixed and family in ("time", "number"):
+            alike = _moment if family == "time" else float
+            cells = [several and [alike(one) for one in several] for several in cells]
+        yield AttributeBatch(name, pa.array(cells), subjects)
 
 
-def _fits(value: Any) -> bool:
-    return not isinstance(value, int) or -(2**63) <= value < 2**63
+def _is_too_large(value: Any) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
-def _moment(value: Any) -> datetime.datetime:
-    if isinstance(value, datetime.datetime):
-        return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
-    return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
+def _moment(value: datetime.date) -> datetime.datetime:
+    if not isinstance(value, datetime.datetime):
+        return datetime.datetime(value.year, value.month, value.day, tzinfo=datetime.UTC)
+    return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)

@@ -219,10 +219,11 @@ def _layout(
         if not header and not choice.by_position:
             raise BadInput(f"{path}: columns have names only in a header; write numbers in ", Option("columns", None))
         layout = find_layout(f"the first line of {path}", first, choice, numbers_are_names=False)
-        if not layout.role:
-            raise header_unnamed(place, first, sample)
         # Numbers say nothing of a header: a first line that stands alone is one here as elsewhere.
-        return layout, header, header or said is not None or len(_ends(layout)) < 2
+        if layout.role:
+            return layout, header, header or said is not None or len(_ends(layout)) < 2
+        if len(first) > 1:
+            raise header_unnamed(place, first, sample)
     if said is not False:
         if is_neo4j_header(first):
             return neo4j_layout(place, first), True, True
