@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ipaddress
-import json
 import logging
 import os
 import re
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from math import inf
 from pathlib import Path
@@ -21,22 +20,15 @@ from pathlib import Path
 from tuplet.errors import BadInput
 from tuplet.server.keys import KeyFile, KeyOwner, Keys, add_key
 from tuplet.server.limits import ServerLimits
-from tuplet.server.logs import LogFile, LogSettings, start_logging
+from tuplet.server.logs import AccessLog, LogSettings, start_logging
 from tuplet.server.tools.toolbox import Toolbox
 from tuplet.settings import given
 from tuplet.store import open_store
 
-VARIABLE = "TUPLET_SERVE"
-
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Everything that parent and workers share but sockets.
-
-    >>> settings = ServerSettings((("world", "world.store"),), limits=ServerLimits(max_k=5))
-    >>> ServerSettings.from_environment(settings.to_environment()) == settings
-    True
-    """
+    """Everything that parent and workers share but sockets."""
 
     stores: tuple[tuple[str, str], ...]  # names and paths
     key_file: str | None = None
@@ -57,21 +49,6 @@ class ServerSettings:
             key_file=None if self.key_file is None else os.path.abspath(self.key_file),
             logs=self.logs.found_from_anywhere(),
         )
-
-    def to_environment(self) -> dict[str, str]:
-        """As a variable of the environment."""
-        return {VARIABLE: json.dumps(asdict(self))}
-
-    @staticmethod
-    def from_environment(environment: Mapping[str, str]) -> ServerSettings:
-        """The inverse of `to_environment`."""
-        if VARIABLE not in environment:
-            raise BadInput("start the server with `tuplet serve`")
-        given = json.loads(environment[VARIABLE])
-        given["limits"], given["logs"] = ServerLimits(**given["limits"]), LogSettings(**given["logs"])
-        given["stores"] = tuple(map(tuple, given["stores"]))
-        given["cors_origins"], given["proxies"] = tuple(given["cors_origins"]), tuple(given["proxies"])
-        return ServerSettings(**given)
 
 
 def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -127,8 +104,7 @@ def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSetting
     from tuplet.server.sparql_results import BaseIri
 
     start_logging(settings.logs)
-    if settings.logs.access_log:
-        LogFile(settings.logs.access_log)
+    AccessLog(settings.logs)  # a file that cannot be written is an error now
     checked_keys(settings.key_file, host)
     TrustedProxies(settings.proxies)
     return replace(

@@ -14,14 +14,13 @@ raises is raised at the end that asked, as `ChannelError`.
 | `serve` | parent → worker | | all serve its generation: take connections |
 | `prepare` | parent → worker | → `generations` | open what is newest on disk beside what is served |
 | `hold` | parent → worker | | queries that come now wait |
-| `switch` | parent → worker | → `generations` | serve what was prepared, from now on |
-| `go` | parent → worker | | those that wait may begin; without a `switch` before, what was prepared is let go |
+| `switch` | parent → worker | | serve what was prepared from now on; those that wait may begin |
 | `ping` | parent → worker | | are you there |
 | `drain` | parent → worker | | finish what is in flight, then end |
 
 `generations` maps the name of each store to `[generation, hash]`. The supervisor asks for `prepare` until all workers
-have the same, then for `hold`, `switch` and `go`, each of all and each when the one before is done. So no two workers
-ever begin queries on different generations.
+have the same, then for `hold` and `switch`, each of all and each when the one before is done. So no two workers ever
+begin queries on different generations.
 """
 
 from __future__ import annotations

@@ -10,7 +10,10 @@ import sys
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from datetime import UTC, datetime
+from functools import partial
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tuplet.errors import BadInput
@@ -189,13 +192,7 @@ def when(seconds: float) -> str:
     >>> when(1_800_000_000.25)
     '2027-01-15T08:00:00.250Z'
     """
-    whole = int(seconds)
-    return f"{_second(whole)}.{int((seconds - whole) * 1000):03}Z"
-
-
-@lru_cache(maxsize=1)
-def _second(whole: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def one_line(text: str) -> str:
@@ -209,46 +206,28 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-_LOOK = 1.0  # seconds between two looks whether the file was moved away
 log = logging.getLogger("tuplet.server")
 
 
-class LogFile:
+class AccessFile(WatchedFileHandler):
     """A file that several processes append lines to; one that was moved away is made anew."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file = self._open()
-        self._looked = time.monotonic()
-
-    def _open(self) -> int:
-        if self._path == "-":
-            return 1
+    def _open(self) -> TextIOWrapper:
         try:
-            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+            return open(self.baseFilename, "a", encoding="utf-8", errors="replace", opener=partial(os.open, mode=0o640))
         except OSError as error:
-            raise BadInput(f"cannot write the access log {self._path}: {error.strerror}") from None
+            raise BadInput(f"cannot write the access log {self.baseFilename}: {error.strerror}") from None
 
-    def write(self, line: str) -> None:
-        """Append a line, in one piece."""
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append a line."""
         try:
-            if self._path != "-" and time.monotonic() - self._looked > _LOOK:
-                self._follow()
-            os.write(self._file, line.encode("utf-8", "replace") + b"\n")
-        except (OSError, BadInput) as error:
-            log.error("cannot write the access log: %s", error)
+            super().emit(record)
+        except BadInput as error:
+            log.error("%s", error)
 
-    def _follow(self) -> None:
-        self._looked = time.monotonic()
-        here = os.fstat(self._file)
-        try:
-            there = os.stat(self._path)
-            moved = (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
-        except FileNotFoundError:
-            moved = True
-        if moved:
-            old, self._file = self._file, self._open()
-            os.close(old)
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say in the log what is wrong with the file."""
+        log.error("cannot write the access log: %s", sys.exc_info()[1])
 
 
 LONGEST_PATH = 200  # characters that are logged
@@ -259,7 +238,10 @@ class AccessLog:
     """Writes down the requests of one process."""
 
     def __init__(self, settings: LogSettings) -> None:
-        self._file = LogFile(settings.access_log) if settings.access_log else None
+        file = settings.access_log
+        self._file: logging.Handler | None = None
+        if file:
+            self._file = logging.StreamHandler(sys.stdout) if file == "-" else AccessFile(file)
         self._json = settings.log_format == "json"
         self._slow = settings.slow
         self._slow_log = logging.getLogger(SLOW)
@@ -290,7 +272,7 @@ class AccessLog:
         if noted.pruned:
             line["pruned"] = noted.pruned
         if self._file is not None:
-            self._file.write(json.dumps(line) if self._json else _text(line))
+            self._file.handle(logging.makeLogRecord({"msg": json.dumps(line) if self._json else _text(line)}))
         if slow:
             del line["time"]  # the log says it itself
             text = "slow" if self._json else f"slow: {_text(line)} {noted.query}"

@@ -1,6 +1,6 @@
 """The stores as they are served: each at one generation, all swapped together, and a request sees one state only.
 
-A switch is prepare, hold, switch, go, and the supervisor takes each step in all workers before the next (`control`).
+A switch is prepare, hold, switch, and the supervisor takes each step in all workers before the next (`control`).
 What came before it goes on with the generation it began with.
 """
 
@@ -102,16 +102,12 @@ class ServedStores:
         """Let requests that come now wait."""
         self._free = self._free or asyncio.Event()
 
-    def switch(self) -> Generations:
-        """Serve what was prepared."""
+    def switch(self) -> None:
+        """Serve what was prepared; requests that wait begin."""
         if self._prepared is not None:
             self.current, self._prepared = self._prepared, None
             self.told(self.generations())
-        return self.generations()
-
-    def go(self) -> None:
-        """Let requests begin; what was prepared and not switched to is let go."""
-        free, self._free, self._prepared = self._free, None, None
+        free, self._free = self._free, None
         if free is not None:
             free.set()
 
@@ -126,8 +122,7 @@ class ServedStores:
         self._control = control
         control.on("prepare", prepare)
         control.on("hold", self.hold)
-        control.on("switch", lambda: {"generations": self.switch()})
-        control.on("go", self.go)
+        control.on("switch", self.switch)
 
     async def reload(self) -> None:
         """Bring all workers to what is newest on disk; when this is done, none serves anything older."""

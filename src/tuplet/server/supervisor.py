@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -151,19 +152,20 @@ class Supervisor:
         self._connections.set(-1, slot)
         ours, theirs = socket.socketpair()
         sockets = [theirs.fileno(), self._listening.fileno()]
-        words = map(str, (*sockets, self._file, slot, self._count))
-        environment = dict(os.environ) | self._settings.to_environment()
-        environment.pop(VARIABLE, None)
+        environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
         # The worker finds the modules that this process found, and none in the folder it happens to be in.
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tuplet.server.worker", *words],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", "tuplet.server.worker"],
+                stdin=subprocess.PIPE,
                 env=environment,
                 pass_fds=sockets,
                 process_group=0,  # Ctrl-C is for the parent, which tells its workers
             )
+        assert process.stdin is not None
+        with suppress(BrokenPipeError), process.stdin:  # it may have ended already
+            process.stdin.write(pickle.dumps((*sockets, self._file, slot, self._count, self._settings)))
         control = Control(ours)
         worker = WorkerProcess(process, control, slot, self._loop.time())
         control.on("ready", lambda generations: self._admit(worker, generations))
@@ -245,7 +247,7 @@ class Supervisor:
         return {"generations": self._generations}
 
     async def _together(self, workers: Sequence[WorkerProcess]) -> bool:
-        """Prepare, hold, switch, go. Who dies meanwhile does not matter; who fails once others switch is replaced."""
+        """Prepare, hold, switch. Who dies meanwhile does not matter; who fails once others switch is replaced."""
         for _ in range(10):
             replies = await asyncio.gather(*(self._prepared(worker) for worker in workers))
             workers = [worker for worker, reply in zip(workers, replies, strict=True) if reply is not None]
@@ -257,15 +259,12 @@ class Supervisor:
         if not prepared:
             return False
         changed = any(worker.generations != prepared[0] for worker in workers)
-        try:
-            if changed:
-                await self._step("hold", workers)
-                await self._step("switch", workers)
-                self._generations = prepared[0]
-                for worker in workers:
-                    worker.generations = prepared[0]
-        finally:
-            await self._step("go", workers)
+        if changed:
+            await self._step("hold", workers)
+            self._generations = prepared[0]
+            await self._step("switch", workers)
+            for worker in workers:
+                worker.generations = prepared[0]
         if changed:
             told = ", ".join(f"{name} {number}" for name, (number, *_) in prepared[0].items())
             log.info("generation served: %s", told)

@@ -6,12 +6,12 @@ import asyncio
 import gc
 import logging
 import os
+import pickle
 import resource
 import signal
 import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from tuplet.errors import TupletError
 from tuplet.server.allocator import give_back, settle
@@ -33,10 +33,10 @@ log = logging.getLogger("tuplet.server")
 
 def main() -> None:
     """Open the stores, say so, serve until told otherwise."""
-    channel, listening = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
-    counts, workers = ConnectionCounts(Path(sys.argv[3]), int(sys.argv[4])), int(sys.argv[5])
+    *files, counted, slot, workers, settings = pickle.load(sys.stdin.buffer)
+    channel, listening = (socket.socket(fileno=file) for file in files)
+    counts = ConnectionCounts(counted, slot)
     settle()
-    settings = ServerSettings.from_environment(os.environ)
     start_logging(settings.logs)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
