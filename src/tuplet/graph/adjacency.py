@@ -188,7 +188,6 @@ LAYOUT = ("view_ptr", "row_entity", "row_ptr", "neighbour")
 
 # So many edges are looked up sooner than compiled code is loaded, where it is not.
 _FEW = 32
-_SMALL = 256  # edges whose relations are told apart sooner one by one
 
 
 class AdjacencyArrays(NamedTuple):
@@ -510,8 +509,7 @@ class Adjacency:
         from tuplet.graph.kernels import find_edges  # compiled: most of what reads edges never needs it
 
         if self.guard is not None and len(relations):
-            small = len(relations) <= _SMALL
-            self.guard(set(relations.tolist()) if small else np.flatnonzero(np.bincount(relations)).tolist())
+            self.guard(np.flatnonzero(np.bincount(relations)).tolist())
         found = np.empty(len(heads), dtype=np.int64)
         find_edges(self.arrays, heads, relations, tails, found)
         return found

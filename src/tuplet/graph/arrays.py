@@ -28,8 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +55,7 @@ SUMS, BOUNDS = "sums", "bounds"
 NOT_COUNTED = ("notes", "counts")  # of meta, in the content hash: where the data come from, what follows from them
 
 
-class FolderWriter:
+class FolderWriter(ExitStack):
     """A folder of arrays that grow at their ends; some are divided into sections, such as the relations of a graph.
 
     >>> from tempfile import TemporaryDirectory
@@ -70,17 +69,11 @@ class FolderWriter:
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
+        super().__init__()
         self._folder, self._kind = folder, kind
         self._arrays: dict[str, _Growing] = {}
         self._later: list[str] = []
-        self._open = ExitStack()
         folder.mkdir()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._open.close()
 
     def append(self, name: str, array: NDArray[Any], later: bool = False) -> None:
         """Let an array grow, in the dtype of its first piece; what a divided one gets belongs to its next section.
@@ -117,7 +110,7 @@ class FolderWriter:
             content[BOUNDS] = self._whole(BOUNDS, np.array([part.bounds for part in divided.values()], dtype=np.int64))
         if self._later:
             content["later"] = self._later
-        self._open.close()
+        self.close()
         (self._folder / MANIFEST).write_bytes(sealed(FORMAT, FORMAT_VERSION, content))
         return digest
 
@@ -126,7 +119,7 @@ class FolderWriter:
             if not name.isidentifier() or name in (SUMS, BOUNDS) or array.dtype.kind not in "biuf":
                 raise ValueError(f"array {name!r} of dtype {array.dtype} cannot be stored")
             growing = _Growing(self._folder / f"{name}.npy", np.ascontiguousarray(array), divided)
-            self._arrays[name] = self._open.enter_context(closing(growing))
+            self._arrays[name] = self.enter_context(closing(growing))
         return self._arrays[name]
 
     def _whole(self, name: str, array: NDArray[Any]) -> dict[str, Any]:
@@ -612,8 +605,7 @@ class _Block(NamedTuple):
 
     relations: NDArray[np.int64]  # those that occur, ascending
     bounds: NDArray[np.int64]  # [their number + 1] where each begins
-    columns: dict[str, NDArray[Any]]  # empty once they are on disk
-    places: dict[str, int]  # byte in the file where a column begins
+    columns: dict[str, NDArray[Any] | int]  # or the byte in the file where one begins
 
 
 class RelationSpill:
@@ -688,12 +680,12 @@ class RelationSpill:
         order = np.argsort(low, kind="stable")  # short numbers are sorted in linear time
         ordered = relation[order].astype(np.int64)
         begin = np.flatnonzero(np.diff(ordered, prepend=-1))
-        columns = {
+        columns: dict[str, NDArray[Any] | int] = {
             name: np.concatenate([rows[1][name] for rows in self._waiting]).astype(kind, copy=False)[order]
             for name, kind in self._kinds.items()
             if name in self._waiting[0][1]
         }
-        self._blocks.append(_Block(ordered[begin], np.append(begin, len(ordered)), columns, {}))
+        self._blocks.append(_Block(ordered[begin], np.append(begin, len(ordered)), columns))
         self._held += self._waiting_bytes
         self._waiting, self._waiting_bytes = [], 0
         if self._held > self._memory:
@@ -703,11 +695,11 @@ class RelationSpill:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (closed with the spill)
-            for i, block in enumerate(self._blocks):
+            for block in self._blocks:
                 for name, column in block.columns.items():
-                    block.places[name] = self._file.tell()
-                    self._file.write(np.ascontiguousarray(column).view(np.uint8).data)
-                self._blocks[i] = block._replace(columns={})
+                    if not isinstance(column, int):
+                        block.columns[name] = self._file.tell()
+                        self._file.write(np.ascontiguousarray(column).view(np.uint8).data)
             self._file.flush()
         except OSError as error:
             where = self._folder or tempfile.gettempdir()
@@ -715,11 +707,11 @@ class RelationSpill:
         self._held = 0
 
     def _part(self, block: _Block, name: str, begin: int, end: int) -> NDArray[Any]:
-        kind = self._kinds[name]
-        if name in block.columns:
-            return block.columns[name][begin:end]
-        if name not in block.places:
+        kind, column = self._kinds[name], block.columns.get(name)
+        if column is None:
             return np.full(end - begin, self._defaults[name], kind)
+        if not isinstance(column, int):
+            return column[begin:end]
         assert self._file is not None
-        self._file.seek(block.places[name] + begin * kind.itemsize)
+        self._file.seek(column + begin * kind.itemsize)
         return np.fromfile(self._file, kind, end - begin)

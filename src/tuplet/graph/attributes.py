@@ -186,8 +186,8 @@ class AttributeColumn:
     """The values of one family of an attribute, of entities or of the facts of a relation.
 
     >>> ages = AttributeColumn.from_values("age", np.array([7, 3]), [31, 28])
-    >>> ages.values_of(7), ages.place(30), ages.kind
-    ([31], 1, 'integer')
+    >>> ages.tagged_values_of(7), ages.place(30), ages.kind
+    ([(31, '')], 1, 'integer')
     """
 
     name: str
@@ -254,12 +254,8 @@ class AttributeColumn:
             return self.values.text(rank)
         return plain(self.kind, self.values[rank].item())
 
-    def values_of(self, key: int) -> list[Plain]:
-        """The values of an entity or a fact, ascending."""
-        return [value for value, _ in self.tagged_values_of(key)]
-
     def tagged_values_of(self, key: int) -> list[tuple[Plain, str]]:
-        """The same, each with its language tag ("" if it has none)."""
+        """The values of an entity or a fact, ascending, each with its language tag ("" if it has none)."""
         low, high = np.searchsorted(self.ranked.keys, [key, key + 1]).tolist()
         return [(self.value(int(self.ranked.rank[row])), self.tag(row)) for row in range(low, high)]
 

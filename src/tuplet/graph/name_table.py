@@ -15,11 +15,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from tuplet.graph.kernels import LONGS, OPTIONS, READ_LONGS, inlined
-from tuplet.graph.names import Strings, arrow_bytes
-
-Bytes = NDArray[np.uint8]
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
+from tuplet.graph.names import Bytes, Ints, Longs, Strings, arrow_bytes
 
 _BYTES = types.Array(types.uint8, 1, "C")
 _READ_BYTES = types.Array(types.uint8, 1, "C", readonly=True)

@@ -9,13 +9,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.adjacency import are_pointers, are_within, refuse_misfits
+
+if TYPE_CHECKING:
+    from tuplet.graph.attributes import LabelColumns
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
@@ -170,19 +173,6 @@ def arrow_bytes(texts: Any) -> tuple[Bytes, Longs]:
     return blob[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
-class Aliases(Protocol):
-    """Further labels of entities."""
-
-    def find(self, label: str) -> list[int]:
-        """The ids that have a label, ascending."""
-
-    def beginning(self, text: str, most: int) -> list[tuple[str, int]]:
-        """Labels that begin with a text, each with an id that has it."""
-
-    def strings(self) -> Iterator[Strings]:
-        """All of them."""
-
-
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Names by id and ids by name; labels where known.
@@ -197,9 +187,9 @@ class Vocabulary:
     strings: Strings
     labels: Strings  # as many as names, "" where unknown; or none at all
     more: Vocabulary | None = None  # names that came later; their ids follow
-    aliases: Aliases | None = field(default=None, repr=False)
+    aliases: LabelColumns | None = field(default=None, repr=False)
 
-    def with_aliases(self, aliases: Aliases | None) -> Vocabulary:
+    def with_aliases(self, aliases: LabelColumns | None) -> Vocabulary:
         """The same names with further labels; what was made of the names stays."""
         other = copy.copy(self)
         object.__setattr__(other, "aliases", aliases)
