@@ -110,6 +110,7 @@ class TruthTable:
     changes: tuple[EdgeStates, ...] = ()  # the edges that newer layers have changed, the newest ones last
     stored_row_order: Ints | None = None  # older folders have neither of the two: they follow from the rest
     stored_fact_ptr: Longs | None = None
+    tabulated = True
 
     @cached_property
     def row_order(self) -> Ints:
@@ -136,10 +137,6 @@ class TruthTable:
     @property
     def edges(self) -> int:
         return self.adjacency.edges
-
-    @property
-    def tabulated(self) -> bool:
-        return True
 
     @property
     def double(self) -> bool:

@@ -297,7 +297,7 @@ class Exact(Engine[BestFirst]):
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BestFirst:
         program = plan(clauses, source.table(clauses), source.graph.entities.sort_rank)
-        return BestFirst(clauses, source, program, len(source.graph.entities) ** len(clauses[0].free))
+        return BestFirst(clauses, source, program, program.table.entities ** len(clauses[0].free))
 
     def run(self, plan: BestFirst, limits: Limits, deadline: Deadline) -> Ranking:
         effort = Effort(deadline, limits.memory, limits.work)
