@@ -10,8 +10,9 @@ from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.batch import ClauseBatch, NodeRows
 from tuplet.engines.ns3.run import run, run_many
 from tuplet.engines.ns3.search import FuzzySearch, reduce_domains, spanning_tree
-from tuplet.engines.ns3.tensors import TensorTable, best_of, blocks, find, order_falling, ranges, ranks
+from tuplet.engines.ns3.tensors import TensorTable, best_of, blocks, find, order_falling, ranks
 from tuplet.errors import BadInput, BudgetExceeded
+from tuplet.predict.base import ranges
 from tuplet.query.logic import GODEL, PRODUCT
 from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.table import TruthTable

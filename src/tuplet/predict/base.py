@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -19,6 +19,7 @@ from tuplet.progress import counted
 Tensor: TypeAlias = torch.Tensor
 Scores: TypeAlias = Tensor | NDArray[np.floating[Any]]
 
+_PAIRS = 1 << 20  # pairs expanded at a time: their columns stay in the caches of a CPU
 _MOST_SCORES = 1 << 24  # held at a time where single scores are picked out of whole rows
 
 
@@ -262,3 +263,40 @@ def fingerprint(edges: Splits) -> str:
         for part in edges[split]:
             digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
     return digest.hexdigest()
+
+
+# --- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def ranges(start: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """All ranges one after the other: number of the range, position.
+
+    >>> [t.tolist() for t in ranges(torch.tensor([7, 2]), torch.tensor([2, 3]))]
+    [[0, 0, 1, 1, 1], [7, 8, 2, 3, 4]]
+    """
+    ends = torch.cumsum(length, 0)
+    total = int(ends[-1]) if len(ends) else 0
+    source = torch.repeat_interleave(length, output_size=total)
+    return source, torch.arange(total, device=start.device) + (start - (ends - length))[source]
+
+
+def portions(length: Tensor) -> Iterator[tuple[int, int]]:
+    """First and last of consecutive ranges whose lengths add up to about a million."""
+    total = torch.cumsum(length, 0)
+    begin = 0
+    while begin < len(length):
+        reached = int(total[begin - 1]) if begin else 0
+        end = max(begin + 1, int(torch.searchsorted(total, reached + _PAIRS, right=True)))
+        yield begin, end
+        begin = end
+
+
+def together(start: Tensor, kinds: Tensor, size: int) -> Tensor:
+    """How often two kinds are in one group (a range of `kinds`). [groups + 1], [n] → float32 [size, size]"""
+    count = start[1:] - start[:-1]
+    group_start, group_count = torch.repeat_interleave(start[:-1], count), torch.repeat_interleave(count, count)
+    total = torch.zeros(size * size, dtype=torch.int64, device=kinds.device)
+    for begin, end in portions(group_count):
+        owner, place = ranges(group_start[begin:end], group_count[begin:end])
+        total += torch.bincount(kinds[begin:end][owner] * size + kinds[place], minlength=size * size)
+    return total.view(size, size).float()

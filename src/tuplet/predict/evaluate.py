@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import LinkPredictor, Splits, Triples, device_of, row_scores
+from tuplet.predict.base import LinkPredictor, Splits, Triples, device_of, ranges, row_scores
 
 _ON_GPU = 512 << 20  # bytes of scores and masks at a time
 _CACHED = 32 << 20  # on a CPU, which looks at them several times: about as many as its caches hold,
@@ -65,10 +65,8 @@ class KnownAnswers:
         found = self.keys[row] == question
         start = self.start[row]
         count = torch.where(found, self.start[row + 1] - start, 0)
-        which = torch.repeat_interleave(torch.arange(len(asked), device=scores.device), count)
-        # Position of each answer within its row: a running number minus where its row began.
-        place = torch.arange(len(which), device=scores.device) - (count.cumsum(0) - count)[which]
-        scores[which, self.answer[start[which] + place]] = -torch.inf
+        which, place = ranges(start, count)
+        scores[which, self.answer[place]] = -torch.inf
 
 
 def score_rows(model: LinkPredictor, asked: Tensor, relation: Tensor) -> Tensor:

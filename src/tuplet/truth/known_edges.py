@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from tuplet.predict.base import ranges, together
 
 Tensor = torch.Tensor
 
@@ -62,7 +63,6 @@ def sum_by_row(values: Tensor, row: Tensor, rows: int) -> Tensor:
 
 
 SHRINK = 5.0  # a confidence is that of a rule which failed this many times more
-_PAIRS = 1 << 20  # pairs expanded at a time: their columns stay in the caches of a CPU
 _MOST_VIEWS = 8192  # with more, what goes together would be too large a matrix; rules and types then say nothing
 
 
@@ -87,7 +87,7 @@ class EntityViews:
         codes = torch.unique(torch.cat([heads * size + 2 * relation, tails * size + 2 * relation + 1]))
         start = torch.searchsorted(codes // size, torch.arange(entities + 1, device=heads.device))
         views = codes % size
-        both = together(start, views, size)
+        both = views_together(start, views, size)
         return EntityViews(start, views, both / (both.diagonal()[:, None] + SHRINK))
 
     def support(self, view: int, least: float = 0.0) -> Tensor:
@@ -99,7 +99,7 @@ class EntityViews:
         said = self.confidence[:, view].clone()
         said[view] = 1.0
         speak = torch.nonzero((said > 0) & (said >= least)).view(-1)
-        owner, place = expand(start[speak], (start[1:] - start[:-1])[speak])
+        owner, place = ranges(start[speak], (start[1:] - start[:-1])[speak])
         out = torch.zeros(len(self.start) - 1, device=said.device)
         return out.scatter_reduce_(0, members[place], said[speak][owner], "amax")
 
@@ -107,41 +107,17 @@ class EntityViews:
     def members(self) -> tuple[Tensor, Tensor]:
         """Where the entities of each view begin [views + 1], and those entities."""
         count = self.start[1:] - self.start[:-1]
-        owner = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
+        owner = torch.repeat_interleave(count)
         views, order = torch.sort(self.views, stable=True)
         begin = torch.searchsorted(views, torch.arange(len(self.confidence) + 1, device=views.device))
         return begin, owner[order]
 
 
-def together(start: Tensor, views: Tensor, size: int) -> Tensor:
-    """How often two views are in one group (a range of `views`). [groups + 1], [n] → [size, size]"""
+def views_together(start: Tensor, views: Tensor, size: int) -> Tensor:
+    """`together` of views; all zeros where there are too many. [groups + 1], [n] → [size, size]"""
     if size > _MOST_VIEWS:
         return torch.zeros(size, 1, device=views.device).expand(size, size)
-    count = start[1:] - start[:-1]
-    group_start, group_count = torch.repeat_interleave(start[:-1], count), torch.repeat_interleave(count, count)
-    total = torch.zeros(size * size, dtype=torch.int64, device=views.device)
-    for begin, end in portions(group_count):
-        owner, place = expand(group_start[begin:end], group_count[begin:end])
-        total += torch.bincount(views[begin:end][owner] * size + views[place], minlength=size * size)
-    return total.view(size, size).float()
-
-
-def expand(start: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """The ranges start … start + count written out: who owns each element, and its place."""
-    owner = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
-    before = torch.cumsum(count, 0) - count
-    return owner, torch.arange(len(owner), device=count.device) + (start - before)[owner]
-
-
-def portions(count: Tensor) -> Iterator[tuple[int, int]]:
-    """Ranges of elements whose counts add up to a few million."""
-    total = torch.cumsum(count, 0)
-    begin = 0
-    while begin < len(count):
-        reached = int(total[begin - 1]) if begin else 0
-        end = max(begin + 1, int(torch.searchsorted(total, reached + _PAIRS, right=True)))
-        yield begin, end
-        begin = end
+    return together(start, views, size)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from tuplet.engines.ns3.tensors import (
     best_of,
     blocks,
     counts,
-    ranges,
     rank_rows,
     ranks,
     renumber,
@@ -35,6 +34,7 @@ from tuplet.engines.ns3.tensors import (
     totals,
 )
 from tuplet.errors import BudgetExceeded
+from tuplet.predict.base import ranges
 from tuplet.query.limits import DEFAULT_BUDGET, Limits
 
 

@@ -28,10 +28,10 @@ from tuplet.engines.ns3.tensors import (
     distinct,
     find,
     order_falling,
-    ranges,
     ranks,
     starts,
 )
+from tuplet.predict.base import ranges
 from tuplet.query.limits import NO_DEADLINE, Deadline
 from tuplet.query.logic import Logic
 

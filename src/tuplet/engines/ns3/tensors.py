@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from tuplet.errors import BudgetExceeded
 from tuplet.graph.adjacency import consecutive
+from tuplet.predict.base import ranges
 from tuplet.query.limits import Brake, Deadline, Limits, OutOfMemory
 from tuplet.truth.table import TruthTable
 
@@ -250,18 +251,6 @@ def _concatenate(arrays: list[Any]) -> Any:
 
 
 # --- flat lists ------------------------------------------------------------------------------------------------------
-
-
-def ranges(start: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """All ranges one after the other: number of the range, position.
-
-    >>> [t.tolist() for t in ranges(torch.tensor([7, 2]), torch.tensor([2, 3]))]
-    [[0, 0, 1, 1, 1], [7, 8, 2, 3, 4]]
-    """
-    ends = torch.cumsum(length, 0)
-    total = int(ends[-1]) if len(ends) else 0
-    source = torch.repeat_interleave(length, output_size=total)
-    return source, torch.arange(total, device=start.device) + (start - (ends - length))[source]
 
 
 def blocks(length: Tensor, most: int) -> Iterator[slice]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from tuplet.errors import BadInput, CorruptStore
 from tuplet.lab.baselines.embedding import Pattern, pattern_of
 from tuplet.lab.bench.shapes import ground_clauses, shape
-from tuplet.predict.base import Triples
+from tuplet.predict.base import Triples, ranges
 from tuplet.predict.model_folder import read_tensors, write_tensors
 
 F, E1, S1, S2 = 0, 1, ~0, ~1
@@ -96,10 +96,9 @@ class Neighbours:
         row = view[query] * self.entities + entity
         begin = self.pointer[row]
         degree = self.pointer[row + 1] - begin
-        which = torch.repeat_interleave(degree)
-        place = torch.arange(len(which), device=self.device) - (degree.cumsum(0) - degree)[which]
+        which, place = ranges(begin, degree)
         reached = torch.zeros(members.numel(), dtype=torch.int32, device=self.device)
-        target = query[which] * self.entities + self.end[begin[which] + place]
+        target = query[which] * self.entities + self.end[place]
         reached.index_add_(0, target, torch.ones_like(target, dtype=torch.int32))
         return reached.view(members.shape)
 

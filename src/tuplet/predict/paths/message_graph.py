@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from tuplet.predict.base import Triples
+from tuplet.predict.base import Triples, ranges, together
 
 Tensor = torch.Tensor
 
@@ -34,7 +34,6 @@ CASES = 5  # ends in four ways, and pairs
 LEVELS = (len(SHARES) + 1) ** 2
 MEETINGS = CASES * LEVELS + len(FAN_OUTS) + 2  # kinds of edges between relations; one is not used, so that it is even
 
-_PAIRS = 1 << 22  # of kinds that are counted at a time
 _CHUNK = 512  # edges of one relation that are summed at a time
 
 
@@ -87,19 +86,7 @@ def _together(place: Tensor, kind: Tensor, kinds: int) -> Tensor:
     _, number = torch.unique(place, return_inverse=True)
     found = torch.unique(number * kinds + kind)  # in order of places
     at, kind = found // kinds, found % kinds
-    count = torch.bincount(at)
-    start, others = (count.cumsum(0) - count)[at], count[at]
-    counts = torch.zeros(kinds * kinds, dtype=torch.int64, device=kind.device)
-    until = others.cumsum(0)
-    begin = 0
-    while begin < len(at):  # every kind with all kinds of its place, so many pairs at a time
-        before = int(until[begin - 1]) if begin else 0
-        end = max(begin + 1, int(torch.searchsorted(until, before + _PAIRS, right=True)))
-        mine = torch.repeat_interleave(torch.arange(begin, end, device=at.device), others[begin:end])
-        step = torch.arange(len(mine), device=at.device) - (until - others)[mine] + before
-        counts += torch.bincount(kind[mine] * kinds + kind[start[mine] + step], minlength=kinds * kinds)
-        begin = end
-    return counts.view(kinds, kinds).float()
+    return together(_starts(torch.bincount(at)).long(), kind, kinds)
 
 
 class RelationChunks(NamedTuple):
@@ -210,9 +197,7 @@ class MessageGraph:
         wanted = torch.cat([heads * self.entities + tails, tails * self.entities + heads])
         kinds = torch.cat([relation, inverse])
         begin, end = torch.searchsorted(keys, wanted), torch.searchsorted(keys, wanted, right=True)
-        count = end - begin
-        owner = torch.repeat_interleave(torch.arange(len(count), device=mark.device), count)
-        place = torch.arange(len(owner), device=mark.device) + (begin - (count.cumsum(0) - count))[owner]
+        owner, place = ranges(begin, end - begin)
         found = numbers[place]
         mark[found if whole_pairs else found[self.relation[found] == kinds[owner]]] = 0
         return mark

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tuplet.truth.known_edges import SHRINK, EntityViews, FactTimes, GroupDates, expand, portions, sum_by_row, together
+from tuplet.predict.base import portions, ranges
+from tuplet.truth.known_edges import SHRINK, EntityViews, FactTimes, GroupDates, sum_by_row, views_together
 
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules
@@ -57,7 +58,7 @@ class TrainEdges:
             (pair, pair_view),
             torch.bincount(view, minlength=views),
             torch.bincount(types.views, minlength=views),
-            together(pair_start, pair_view, views),
+            views_together(pair_start, pair_view, views),
         )
 
     def dated(self, edges: Sequence[Tensor], date: Tensor, now: float, unit: float) -> TrainEdges:
@@ -111,7 +112,7 @@ class TrainEdges:
         count = start[entity + 1] - start[entity]
         for begin, end in portions(count):
             part = slice(begin, end)
-            owner, place = expand(start[entity[part]], count[part])
+            owner, place = ranges(start[entity[part]], count[part])
             other, mine = views[place], view[part][owner]
             confidence = torch.where(other == mine, 0, self.types.confidence[other, mine])
             best[part], none[part] = _best_and_none(confidence, owner, end - begin)
@@ -128,7 +129,7 @@ class TrainEdges:
         linked = torch.nonzero(count).view(-1)
         for begin, end in portions(count[linked]):
             part = linked[begin:end]
-            owner, place = expand(start[part], count[part])
+            owner, place = ranges(start[part], count[part])
             other, mine = views[place], 2 * relation[part][owner]
             # A known edge does not confirm the rules that predict it.
             both = self.rule_counts[other, mine] - marked[part][owner].float()

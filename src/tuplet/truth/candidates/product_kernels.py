@@ -199,7 +199,7 @@ class KernelProducts(ScoreProducts):
         """Row and column of each score that reaches the threshold of its row, in any order within a row."""
         if counts is None:
             counts = self.count_reaching(threshold[:, None])[:, 0]
-        row = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+        row = torch.repeat_interleave(counts)
         column = torch.empty(len(row), dtype=torch.int32, device=counts.device)
         place = torch.cumsum(counts, 0) - counts  # where each row writes next
         if len(row):
