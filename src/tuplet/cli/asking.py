@@ -93,10 +93,10 @@ def run_method(arguments: argparse.Namespace) -> Any:
 
 def run_data(arguments: argparse.Namespace) -> Any:
     """`tuplet data fetch` and `list`."""
-    from tuplet.read.datasets import fetch, list_graphs
+    from tuplet.read.datasets import DATASETS, fetch
 
     if arguments.action == "list":
-        return [asdict(graph) for graph in list_graphs()] if arguments.json else "\n".join(map(str, list_graphs()))
+        return list(map(asdict, DATASETS.values())) if arguments.json else "\n".join(map(str, DATASETS.values()))
     graph = fetch(arguments.name, arguments.from_dir)
     target = arguments.output or f"{arguments.name}.graph"
     graph.save(target, force=arguments.force)

@@ -368,8 +368,11 @@ class ConditionReader(PatternReader):
     def function(self) -> Side:
         token = self.advance()
         name = token.text.upper()
+        if name in AGGREGATES:
+            self.refuse(f"{token.text}() is not supported here; only RETURN count(…) counts, for all answers", token)
         if name not in ("TYPE", "ID", "ELEMENTID"):
-            self.no_function(token)
+            known = "there are type(), id(), date() and count()"
+            self.refuse(f"the function {token.text}() is not supported; {known}", token)
         self.advance()
         place = self.token
         of = self.variable(self.identifier("a variable").text, place)
@@ -386,11 +389,6 @@ class ConditionReader(PatternReader):
         """A value as the name of an entity; a number keeps its spelling, as in 007."""
         spelt = self.text[value.position :][: value.length]
         return Name(spelt, "number", value.position, value.length) if is_number(spelt) else as_name(value)
-
-    def no_function(self, token: Token) -> NoReturn:
-        if token.text.upper() in AGGREGATES:
-            self.refuse(f"{token.text}() is not supported here; only RETURN count(…) counts, for all answers", token)
-        self.refuse(f"the function {token.text}() is not supported; there are type(), id(), date() and count()", token)
 
 
 def as_name(value: Value) -> Name:
@@ -487,11 +485,9 @@ class CypherParser(ConditionReader):
                 bound.update(part.ends())
             else:
                 bound |= binding(part)
-        return [self.is_node(Exists(name)) for name in self.matched if name not in bound]
-
-    def is_node(self, node: Exists) -> Formula:
-        place = self.matched[node.name]
-        return Atom(Name(TYPE, "name", place.position, len(place.text)), node, Exists(self.new_name()))
+        alone = ((name, token) for name, token in self.matched.items() if name not in bound)
+        types = ((name, Name(TYPE, "name", token.position, len(token.text))) for name, token in alone)
+        return [Atom(relation, Exists(name), Exists(self.new_name())) for name, relation in types]
 
     def read_amount(self, word: str) -> int | None:
         """`SKIP number` or `LIMIT number`."""

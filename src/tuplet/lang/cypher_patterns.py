@@ -177,7 +177,8 @@ class Case:
         a, b = self.equal.get(left, left), self.equal.get(right, right)
         if a == b:
             return None, self
-        if frozenset((a, b)) in self.unequal or _named_apart(a, b):
+        kinds = {term.name.kind if isinstance(term, Constant) else "variable" for term in (a, b)}
+        if frozenset((a, b)) in self.unequal or "variable" not in kinds:  # relations of different names
             return self, None
         if isinstance(b, Constant):  # what is known stands for what is not
             a, b = b, a
@@ -185,12 +186,6 @@ class Case:
         unequal = frozenset(frozenset(a if term == b else term for term in pair) for pair in self.unequal)
         differ = replace(self, said=(*self.said, Different(left, right)), unequal=self.unequal | {frozenset((a, b))})
         return differ, Case((*self.said, Same(left, right)), equal, unequal)
-
-
-def _named_apart(a: Term, b: Term) -> bool:
-    """Whether these are relations of different names."""
-    both = isinstance(a, Constant) and isinstance(b, Constant)
-    return both and "variable" not in (a.name.kind, b.name.kind)  # type: ignore[union-attr]
 
 
 def differ(pairs: list[tuple[Atom, Atom]]) -> Formula:

@@ -132,7 +132,8 @@ def formula_to_logic(formula: Formula) -> str:
         case Compare(operator, left, right):
             return f"{_side(left, formula)} {operator} {_side(right, formula)}"
         case Among(_, choices, negated):
-            return f"{_item(formula)} {'not ' * negated}in {{{', '.join(map(_choice, choices))}}}"
+            listed = (write(c) if isinstance(c, Value) else _write_compared(Constant(c)) for c in choices)
+            return f"{_item(formula)} {'not ' * negated}in {{{', '.join(listed)}}}"
         case Has(attribute, _, value):
             return f"has({_attribute(attribute)}{'' if value is None else f', {write(value)}'})"
         case Not(Atom() as atom):
@@ -176,10 +177,6 @@ def _item(among: Among) -> str:
     if values and (named or all(map(is_ambiguous, values))):
         return f"str({_logic_term(among.item)})"
     return _write_compared(among.item)
-
-
-def _choice(choice: Name | Value) -> str:
-    return write(choice) if isinstance(choice, Value) else _write_compared(Constant(choice))
 
 
 def _write_compared(term: Term) -> str:

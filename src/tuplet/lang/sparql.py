@@ -246,7 +246,9 @@ class SparqlParser(FilterParser):
         if token.text == "_" and self.tokens[self.index + 1].kind == "prefixed":
             self.index += 2
             label = self.tokens[self.index - 1].text[1:]
-            return Exists(self.named_blank(label))
+            if label not in self.blanks:  # `_:x` is one variable wherever it stands
+                self.blanks[label] = self.fresh(label if label.isidentifier() else "node")
+            return Exists(self.blanks[label])
         if self.text.startswith(('"""', "'''"), token.position):
             self.refuse("long strings are not supported; quote a text once")
         side = self.read_value()
@@ -294,12 +296,6 @@ class SparqlParser(FilterParser):
         self.expect("]", "after a blank node")
         self.depth -= 1
         return node
-
-    def named_blank(self, label: str) -> str:
-        """`_:x` is one variable wherever it stands."""
-        if label not in self.blanks:
-            self.blanks[label] = self.fresh(label if label.isidentifier() else "node")
-        return self.blanks[label]
 
     def no_name(self, role: str, token: Token) -> NoReturn:
         text = token.text

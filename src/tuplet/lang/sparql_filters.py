@@ -267,16 +267,13 @@ class FilterParser(SideReader):
         if value is not None:
             return value
         if self.following().text == "(" and token.kind != "sign":
-            self.unknown_function(token)
+            word = token.text.upper()
+            if word in REFUSED:
+                self.refuse(f"the function {word} is not supported in FILTER; {REFUSED[word]}", token)
+            self.refuse(f"the function {token.text!r} is not supported in FILTER{hint(word, FUNCTIONS)}", token)
         name_ = self.name(token)
         if name_ is None:
             self.refuse_arithmetic()
             self.fail(f"expected a variable, a name or a value to compare, found {self.next_word()}")
         self.advance()
         return Side(Constant(name_), Constant(name_))
-
-    def unknown_function(self, token: Token) -> NoReturn:
-        word = token.text.upper()
-        if word in REFUSED:
-            self.refuse(f"the function {word} is not supported in FILTER; {REFUSED[word]}", token)
-        self.refuse(f"the function {token.text!r} is not supported in FILTER{hint(word, FUNCTIONS)}", token)

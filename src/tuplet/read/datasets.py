@@ -84,23 +84,11 @@ nations      14   55   1592   199   201 8bb5d4d6155acb70e31458afbd4e7d81e56f5f8f
 """
 
 
-def _public_graphs() -> Iterator[PublicGraph]:
-    for line in _KNOWN.strip().splitlines():
-        name, *counts, sha256, home = line.split()
-        entities, relations, train, valid, test = map(int, counts)
-        yield PublicGraph(name, entities, relations, train, valid, test, sha256, _HOMES[home])
-
-
-DATASETS = {graph.name: graph for graph in _public_graphs()}
-
-
-def list_graphs() -> list[PublicGraph]:
-    """All graphs that `fetch` knows, with their sizes.
-
-    >>> [graph.name for graph in list_graphs() if graph.entities < 1000]
-    ['umls', 'kinships', 'nations']
-    """
-    return list(DATASETS.values())
+DATASETS: dict[str, PublicGraph] = {}  # all graphs that `fetch` knows
+for _line in _KNOWN.strip().splitlines():
+    _name, *_counts, _sum, _home = _line.split()
+    _entities, _relations, _train, _valid, _test = map(int, _counts)
+    DATASETS[_name] = PublicGraph(_name, _entities, _relations, _train, _valid, _test, _sum, _HOMES[_home])
 
 
 def fetch(name: str, from_dir: str | os.PathLike[str] | None = None) -> KnowledgeGraph:

@@ -266,8 +266,10 @@ class FactCollector:
             if dropped["zero_truth"]:
                 without[int(of_relation[number])] = pair_key(heads, tails)
             loops += int(np.count_nonzero(heads == tails))
-            names = {"truth": "weight"}
-            writer.relation(heads, tails, {names.get(name, name): column[kept] for name, column in facts.items()})
+            columns = {"weight" if name == "truth" else name: column[kept] for name, column in facts.items()}
+            writer.relation(heads, tails, columns)
+        names = pa.array(list(known.labels), pa.large_string())
+        used = pc.sum(pc.is_in(names, pa.concat_arrays([found, found_relations]))).as_py() or 0
         report = ImportReport(
             entities=len(entities),
             relations=len(relations),
@@ -276,7 +278,7 @@ class FactCollector:
             labelled_entities=entities.labelled,
             labelled_relations=relations.labelled,
             unlisted=unlisted + unlisted_relations,
-            unused_labels=_count_absent(known, found, found_relations) + known.repeated,
+            unused_labels=len(names) - used + known.repeated,
             remarks=[*self._remarks, *_remark_spaces(found), *_remark_spaces(found_relations), *_remark_letters(found)],
             attributes=self._values.list_found(),
             blank_lines=self._blank_lines,
@@ -315,12 +317,6 @@ def _strings(array: pa.Array, order: NDArray[np.int32] | None = None) -> Strings
         order = pc.sort_indices(array.cast(pa.large_string())).to_numpy().astype(np.int32)
         order = order[np.diff(offsets)[order] > 0]
     return Strings(blob, offsets, order)
-
-
-def _count_absent(known: NameList, *found: pa.Array) -> int:
-    """How many labels are of names that do not occur."""
-    names = pa.array(list(known.labels), pa.large_string())
-    return int(pc.sum(pc.invert(pc.is_in(names, pa.concat_arrays(found)))).as_py() or 0)
 
 
 def _vocabulary(found: pa.Array, listed: NameList | None, known: NameList) -> tuple[Vocabulary, NDArray[np.int32], int]:

@@ -177,10 +177,6 @@ def _repeat(name: str, count: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([name], pa.large_string()))
 
 
-def _chunk(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-
 def _in_space(layout: TableLayout, role: str, names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Names of an id space begin with its name: the same id in two spaces is of two entities."""
     space = layout.spaces.get(role)
@@ -258,7 +254,7 @@ def _lists(name: str, cells: pa.Array, layout: TableLayout) -> pa.Array:
 
 def cast_names(role: str, column: pa.Array | pa.ChunkedArray, needed: bool = True) -> pa.ChunkedArray:
     """The names in a column; a missing one is an error if it is needed."""
-    column = _chunk(column)
+    column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type):
