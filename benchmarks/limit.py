@@ -56,7 +56,7 @@ def sparql(clause: QueryGraph, graph: Any) -> str:
 def staged(store: tuplet.Store, text: str, k: int) -> list[float]:
     """Seconds of each stage of a question that was never asked, one after the other as `ask` takes them."""
     graph, at = store.graph, [now()]
-    engine, limits = store.engine(), Limits.of(None, k=k)
+    engine, limits = store.engine(), Limits.from_fields(None, k=k)
     at.append(now())
     tree = read_query(text, None, graph)
     at.append(now())

@@ -174,7 +174,7 @@ class Store:
         `parameters` are the values of `$name` in Cypher.
         """
         runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
-        return asking.ask(question, runner, judge, Limits.of(limits, **fields))
+        return asking.ask(question, runner, judge, Limits.from_fields(limits, **fields))
 
     @keywords(Limits)
     def prove(
@@ -192,7 +192,7 @@ class Store:
         from tuplet.proof.writer import refuse_unprovable, write_proof
 
         runner, question = self.engine(engine), self.question(query, grounding, parameters=parameters)
-        limits, tree = Limits.of(limits, **fields), question.tree
+        limits, tree = Limits.from_fields(limits, **fields), question.tree
         files = refuse_unprovable(question, runner, limits, self._held())
         wanted = limits.from_the_first(tree.limit, tree.offset)
         question = replace(question, tree=replace(tree, limit=None, offset=0))
@@ -237,7 +237,7 @@ class Store:
         if errors not in ("raise", "return"):
             raise unknown("errors", errors, ("raise", "return"))
         runner = self.engine(engine)
-        wanted = Limits.of(limits, **fields)
+        wanted = Limits.from_fields(limits, **fields)
         source = self.source
 
         def answer(query: str | Query) -> Answers:
@@ -265,7 +265,7 @@ class Store:
         Without `k` it goes on until there are no more. Pages double in size, since each begins its search anew; the
         timeout is for all of them together, and the page that it cuts short (see `pruned`) is the last.
         """
-        wanted = Limits.of(limits, **fields)
+        wanted = Limits.from_fields(limits, **fields)
         return self._pages(self.question(query, grounding), self.engine(engine), wanted)
 
     def _pages(
@@ -295,7 +295,7 @@ class Store:
     ) -> NDArray[np.float64]:
         """The truth of given tuples of entity names, in the order of the free variables."""
         runner = self.engine(engine)
-        return asking.score(self.question(query, grounding), tuples, runner, Limits.of(limits, **fields))
+        return asking.score(self.question(query, grounding), tuples, runner, Limits.from_fields(limits, **fields))
 
     @overload
     def explain(
@@ -313,7 +313,7 @@ class Store:
         """
         several = isinstance(values, Iterable) and not isinstance(values, Mapping | str)
         one = not several or all(isinstance(value, str) for value in values)
-        limits = Limits.of(None, **fields)
+        limits = Limits.from_fields(None, **fields)
         given = [values] if one else values
         found = given_tuples.explain(self.question(query), given, self.engine(), limits, Deadline(limits.timeout))
         return found[0] if one else found
@@ -330,7 +330,7 @@ class Store:
     ) -> str:
         """How a query would be answered: order, bounds, estimated cost."""
         question = self.question(query, grounding, parameters=parameters)
-        return asking.plan_text(question, self.engine(engine), Limits.of(limits, **fields))
+        return asking.plan_text(question, self.engine(engine), Limits.from_fields(limits, **fields))
 
     @keywords(Limits)
     async def ask_async(
@@ -345,7 +345,7 @@ class Store:
         """What `ask` returns, without holding up the event loop; a task that is cancelled ends its search."""
         from asyncio import to_thread  # the command line asks without it, and starts faster
 
-        wanted = Limits.of(limits, **fields)
+        wanted = Limits.from_fields(limits, **fields)
         with _brake() as brake:
 
             def answer() -> Answers:
@@ -366,7 +366,7 @@ class Store:
         """The pages of `stream`, each when it is found: `async for page in store.stream_async(query)`."""
         from asyncio import to_thread
 
-        wanted = Limits.of(limits, **fields)
+        wanted = Limits.from_fields(limits, **fields)
         with _brake() as brake:
 
             def begun() -> Iterator[Answers]:
@@ -652,7 +652,7 @@ def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
         kind = "does not hold" if edge.negated else "holds"
         edges.append((place(edge.head), place(edge.tail), f"not {label}" if edge.negated else label, kind))
     edges += [(place(one), place(other), "≠", "different") for one, other in clause.different]
-    return display.Drawn(nodes, edges, clause.described())
+    return display.Drawn(nodes, edges, clause.describe_conditions())
 
 
 def _facts(facts: Any) -> Any:

@@ -16,7 +16,7 @@ from tuplet.lang.parse import parse
 from tuplet.lang.print import write_word
 from tuplet.lang.rewrite import clauses
 from tuplet.progress import printable
-from tuplet.query.bind import merged
+from tuplet.query.bind import merge_alternatives
 
 
 def run_check(arguments: argparse.Namespace) -> Any:
@@ -40,7 +40,7 @@ def run_check(arguments: argparse.Namespace) -> Any:
     told |= {key: proof[key] for key in ("logic", "only", "k", "bound")} | {"answers": len(proof["answers"])}
     share = rows_computed(Path(arguments.store or proof["store"]["path"]))
     told |= {} if share is None else {"rows_computed": share}
-    return {"verdict": "accepted", **told} if arguments.json else accepted(proof, share)
+    return {"verdict": "accepted", **told} if arguments.json else format_accepted(proof, share)
 
 
 def rows_computed(store: Path) -> float | None:
@@ -50,7 +50,7 @@ def rows_computed(store: Path) -> float | None:
     return None if rows is None else round(rows["computed"] / rows["of"], 4)
 
 
-def accepted(proof: Mapping[str, Any], share: float | None = None) -> str:
+def format_accepted(proof: Mapping[str, Any], share: float | None = None) -> str:
     """What was verified, for people; of the rows of the store that share was computed."""
     bound, kind = proof["bound"], f"{proof['only']} " if proof["only"] else ""
     rest = (
@@ -79,7 +79,7 @@ def counts_twice(proof: Mapping[str, Any]) -> bool:
     clause. In a file each is one of its own: the truth of `r(?x, a) | r(?x, a)` would be raised.
     """
     written = [len(clause["atoms"]) for clause in proof["query"]["clauses"]]
-    found = merged(clauses(parse(formula(proof)))) if written else []
+    found = merge_alternatives(clauses(parse(formula(proof)))) if written else []
     meant = [sum(isinstance(part, Atom | Not) for part in clause.literals) for clause, _ in found]
     return sorted(meant) != sorted(written)
 
@@ -92,7 +92,7 @@ def formula(proof: Mapping[str, Any]) -> str:
     found = []
     for clause in proof["query"]["clauses"]:
         parts = [
-            f"{'!' * negated}{_named(relation)}({_term(head)}, {_term(tail)})"
+            f"{'!' * negated}{_write(relation)}({_term(head)}, {_term(tail)})"
             for head, relation, tail, negated in clause["atoms"]
         ]
         parts += [f"{_term(left)} {sign} {_term(right)}" for left, sign, right in clause["compared"]]
@@ -106,8 +106,8 @@ def formula(proof: Mapping[str, Any]) -> str:
 
 
 def _term(term: str) -> str:
-    return term if term.startswith("?") else _named(term[1:-1])
+    return term if term.startswith("?") else _write(term[1:-1])
 
 
-def _named(name: str) -> str:
+def _write(name: str) -> str:
     return printable(write_word(Name(name)))

@@ -121,16 +121,16 @@ def _fish(found: list[Completion]) -> str:
         said = [f"__fish_seen_subcommand_from {word}" for word in here]
         said += [f"not __fish_seen_subcommand_from {inner}"] if inner else []
         where = f"-n '{'; and '.join(said)}' " if said else ""
-        lines += [f"complete -c tuplet {where}-f -a {name} -d {_quoted(about)}" for name, about in one.commands.items()]
+        lines += [f"complete -c tuplet {where}-f -a {name} -d {_quote(about)}" for name, about in one.commands.items()]
         for flag, about in one.flags.items():
             name = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
             if flag in one.values:
                 name += f" -x -a '{' '.join(one.values[flag])}'"
             elif flag in one.takes:
                 name += " -r"
-            lines.append(f"complete -c tuplet {where}{name} -d {_quoted(about)}")
+            lines.append(f"complete -c tuplet {where}{name} -d {_quote(about)}")
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -45,7 +45,7 @@ def refuse_unprovable(question: Question, engine: Engine[Any], limits: Limits, f
             raise Refused("a proof needs a positive atom for each variable; here conditions alone speak of one")
         for condition in clause.conditions:
             if not _is_about_names(condition):
-                said = QueryGraph(clause.variables, clause.free, (), conditions=(condition,)).described()[0]
+                said = QueryGraph(clause.variables, clause.free, (), conditions=(condition,)).describe_conditions()[0]
                 raise Refused(f"a proof cannot express conditions on attributes: {said}")
     return files
 

@@ -21,7 +21,7 @@ from tuplet.graph.names import NO_PREFIXES, Prefixes, Vocabulary
 from tuplet.lang.ast import Form
 from tuplet.progress import aligned, counted, printable, shortened
 from tuplet.query import display
-from tuplet.query.display import Markup, data_frame, html_table, measured, tag
+from tuplet.query.display import Markup, data_frame, draw_share, html_table, tag
 from tuplet.query.evidence import Reason, Triple
 from tuplet.query.ranking import Ranking
 from tuplet.query.rows import Cell, Named
@@ -150,7 +150,7 @@ class Explanation:
                 tag("code", short(fact.labelled())),
                 *(tag("small", short(text)) for text in format_evidence(fact)),
             ]
-            rows.append([fact.kind, Markup("<br>".join(lines)), measured(percent(fact.truth), fact.truth)])
+            rows.append([fact.kind, Markup("<br>".join(lines)), draw_share(percent(fact.truth), fact.truth)])
         rows += [["missing", tag("code", short(fact.labelled())), "0"] for fact in self.answer.missing]
         return html_table(["", "fact", "truth"], rows, self.title)
 
@@ -661,7 +661,7 @@ class Answers(Sequence[Answer]):
             return html_table(head, rows) + tag("p", self.summary())
         head, shown, gap = self._shown(MOST)
         lines = [
-            [*cells[:-2], measured(cells[-2], float(self.ranking.truth[i - self._offset])), cells[-1]]
+            [*cells[:-2], draw_share(cells[-2], float(self.ranking.truth[i - self._offset])), cells[-1]]
             for i, cells in shown
         ]
         if gap:

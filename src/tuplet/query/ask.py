@@ -23,7 +23,7 @@ from tuplet.query.evidence import find_evidence
 from tuplet.query.guarantees import guaranteed
 from tuplet.query.hints import hints
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
-from tuplet.query.loose import Judge, is_loose, judged, loose_given, loose_plan
+from tuplet.query.loose import Judge, is_loose, judge_tuples, loose_given, loose_plan
 from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.rows import FoundRows, find_rows
@@ -44,7 +44,7 @@ def ask(
     """The answers of a question. Without a deadline one is started here, from the timeout of the limits."""
     deadline = deadline or Deadline(limits.timeout)
     start = deadline.worked()
-    limits = limits.settled(question.tree.limit, question.tree.offset)
+    limits = limits.settle(question.tree.limit, question.tree.offset)
     if limits.options:  # they may have been typed as text
         settings = engine.settings(limits.options)
         limits = replace(limits, options={name: getattr(settings, name) for name in limits.options})
@@ -148,7 +148,7 @@ def status(
     open_cases = (crisp == 0).nonzero()[0]
     if not len(open_cases) or (ranking.exact and all(len(c.free) == len(c.variables) for c in clauses)):
         return crisp, None
-    crisp[open_cases] = judged(clauses, source, ranking.tuples[open_cases], judge, deadline, memory)
+    crisp[open_cases] = judge_tuples(clauses, source, ranking.tuples[open_cases], judge, deadline, memory)
     if crisp.min() >= 0:
         return crisp, None
     return crisp, "timeout" if deadline.over() else "memory"

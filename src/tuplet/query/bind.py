@@ -128,7 +128,7 @@ class ClauseBinder:
                     elif a != b:
                         raise NeverHolds
                 case Among(Constant() | Free() | Exists()):
-                    conditions += self._is_named(literal)
+                    conditions += self._bind_named(literal)
                 case Not():
                     raise ValueError("a negation stands above an atom")
                 case _:
@@ -136,7 +136,7 @@ class ClauseBinder:
         if others:
             conditions += self.bind_conditions(others)
         if alternatives is not None:
-            conditions.append(self._one_of(alternatives))
+            conditions.append(self._bind_alternatives(alternatives))
         # A label and a name may mean the same thing, so identical atoms are dropped here once more.
         return QueryGraph(
             variables=tuple(map(attrgetter("name"), self.variables)),
@@ -146,7 +146,7 @@ class ClauseBinder:
             conditions=tuple(conditions),
         )
 
-    def _one_of(self, alternatives: Alternatives) -> Within:
+    def _bind_alternatives(self, alternatives: Alternatives) -> Within:
         """The entities that meet all conditions of one of several lists."""
         found: list[NDArray[np.integer]] = [np.zeros(0, np.int64)]
         for conditions in alternatives.lists:
@@ -154,7 +154,7 @@ class ClauseBinder:
                 named = [
                     part for part in conditions if isinstance(part, Among) and not isinstance(part.item, Attribute)
                 ]
-                met = [found for part in named for found in self._is_named(part)]
+                met = [found for part in named for found in self._bind_named(part)]
                 met += self.bind_conditions(conditions)
             except NeverHolds:
                 continue
@@ -175,7 +175,7 @@ class ClauseBinder:
         said = Or(tuple(And(conditions) for conditions in alternatives.lists))
         return Within(self.node(alternatives.variable), members(np.unique(np.concatenate(found))), said=(said,))
 
-    def _is_named(self, among: Among) -> list[BoundCondition]:
+    def _bind_named(self, among: Among) -> list[BoundCondition]:
         """The condition that an entity is, or is not, one of the named ones."""
         assert not isinstance(among.item, Attribute)
         names = [
@@ -194,7 +194,7 @@ class ClauseBinder:
         for condition in conditions:
             match condition:
                 case Has(attribute, True, value):
-                    bound += _said(self._missing(attribute, value), condition)
+                    bound += _with_words(self._bind_missing(attribute, value), condition)
                 case Compare(operator, Value(left), Value(right), negated):
                     if compared_values(operator, left, right) == negated:
                         raise NeverHolds
@@ -203,9 +203,9 @@ class ClauseBinder:
         joined = {side for pair in pairs for side in (pair.left, pair.right)}
         for attribute, choices in allowed.items():
             if attribute not in joined or own[attribute]:
-                bound += _said(self._kept(attribute, choices), *own[attribute])
+                bound += _with_words(self._bind_allowed(attribute, choices), *own[attribute])
         for pair in pairs:
-            bound += _said(self._pair(pair, allowed), pair)
+            bound += _with_words(self._bind_pair(pair, allowed), pair)
         others = [pair for pair in pairs if pair.left != pair.right]
         for side, number in Counter(side for pair in others for side in (pair.left, pair.right)).items():
             if number > 1 and isinstance(side, Attribute) and any(c.has_several() for c in allowed[side]):
@@ -228,15 +228,15 @@ class ClauseBinder:
         for condition in conditions:
             if isinstance(condition, Compare):
                 assert isinstance(condition.right, Value)
-                found = self._fitting(found, attribute, [condition.right])
-                found = [self._narrowed(choice, condition) for choice in found]
+                found = self._keep_fitting(found, attribute, [condition.right])
+                found = [self._narrow(choice, condition) for choice in found]
             elif isinstance(condition, Among):
                 values = [value for value in condition.choices if isinstance(value, Value)]
-                found = self._fitting(found, attribute, values)
+                found = self._keep_fitting(found, attribute, values)
                 found = [_among(choice, values, condition.negated) for choice in found]
         return [choice for choice in found if choice.low < choice.high]
 
-    def _fitting(self, found: list[Allowed], attribute: Attribute, values: Sequence[Value]) -> list[Allowed]:
+    def _keep_fitting(self, found: list[Allowed], attribute: Attribute, values: Sequence[Value]) -> list[Allowed]:
         """The columns whose values compare with the given ones; none of them is refused by name."""
         kept = [choice for choice in found if any(_fits(value, choice.column) is not None for value in values)]
         columns = self.columns(attribute)
@@ -248,31 +248,31 @@ class ClauseBinder:
         message = f"{attribute.name.text} holds {known}, and {said} is {ONE_OF_FAMILY[FAMILIES[kind_of(wrong.value)]]}"
         raise WrongKind(message, self.text, wrong.position, wrong.length)
 
-    def _narrowed(self, choice: Allowed, condition: Compare) -> Allowed:
+    def _narrow(self, choice: Allowed, condition: Compare) -> Allowed:
         """What one comparison with a given value leaves."""
         column, operator = choice.column, condition.operator
         value = condition.right
         assert isinstance(value, Value)
         if operator == "language":
-            return replace(choice, column=column.only(_spoken(column, str(value.value)) != condition.negated))
+            return replace(choice, column=column.only(_in_language(column, str(value.value)) != condition.negated))
         if operator == "starts" and isinstance(column.values, Strings):
             key = str(value.value).encode()
             after = column.values.before(next_key(key)) if next_key(key) else column.distinct
             return _cut(choice, column.values.before(key), after, condition.negated)
         if operator not in COMPARES:
-            return _marked(choice, self._matching(column, operator, value) != condition.negated)
+            return _mark(choice, self._match_texts(column, operator, value) != condition.negated)
         if condition.negated:
             operator = OPPOSITE[operator]
         plain = _fits(value, column)
         below, upto = column.place(plain), column.place(plain, after=True)
         if operator in ("=", "!="):
             if value.language:
-                return replace(choice, column=column.only(_tagged(column, [value]) != (operator == "!=")))
+                return replace(choice, column=column.only(_have_values(column, [value]) != (operator == "!=")))
             return _cut(choice, below, upto, operator == "!=")
         end = upto if operator in ("<=", ">") else below
         return _cut(choice, 0, end) if operator.startswith("<") else _cut(choice, end, column.distinct)
 
-    def _matching(self, column: AttributeColumn, operator: Operator, value: Value) -> NDArray[np.bool_]:
+    def _match_texts(self, column: AttributeColumn, operator: Operator, value: Value) -> NDArray[np.bool_]:
         """Which values of a column of texts have a part, end or pattern. [distinct values]"""
         if not isinstance(column.values, Strings):
             message = f"{operator} is about text, and {column.name} holds {FAMILY_WORDS[column.family]}"
@@ -291,7 +291,7 @@ class ClauseBinder:
         marked: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
         return marked
 
-    def _kept(self, attribute: Attribute, choices: list[Allowed]) -> list[BoundCondition]:
+    def _bind_allowed(self, attribute: Attribute, choices: list[Allowed]) -> list[BoundCondition]:
         """The condition that a value is allowed."""
         one = choices[0] if len(choices) == 1 and choices[0].marks is None else None
         if isinstance(attribute.of, Atom):
@@ -309,7 +309,7 @@ class ClauseBinder:
             return [Within(at, one.column.ranked, one.low, one.high)]
         return [Within(at, members(_union([choice.keys() for choice in choices])))]
 
-    def _missing(self, attribute: Attribute, value: Value | None) -> list[BoundCondition]:
+    def _bind_missing(self, attribute: Attribute, value: Value | None) -> list[BoundCondition]:
         """The condition that there is no value, or not the given one."""
         given = [] if value is None else [Compare("=", attribute, value)]
         having = _union([choice.keys() for choice in self.allowed(attribute, given)])
@@ -344,7 +344,7 @@ class ClauseBinder:
 
     # --- two attributes ---------------------------------------------------------------------------------------------
 
-    def _pair(self, pair: Compare, allowed: dict[Attribute, list[Allowed]]) -> list[BoundCondition]:
+    def _bind_pair(self, pair: Compare, allowed: dict[Attribute, list[Allowed]]) -> list[BoundCondition]:
         """The condition that two values compare."""
         left, right = pair.left, pair.right
         assert isinstance(left, Attribute)
@@ -355,10 +355,10 @@ class ClauseBinder:
         if left == right:  # one and the same value
             if operator not in ("=", "<=", ">="):
                 raise NeverHolds
-            return self._kept(left, allowed[left])
+            return self._bind_allowed(left, allowed[left])
         found = [(a, b) for a in allowed[left] for b in allowed[right] if a.column.family == b.column.family]
         if isinstance(left.of, Atom) or isinstance(right.of, Atom):
-            return self._pair_of_facts(left, right, operator, found)
+            return self._bind_pair_of_facts(left, right, operator, found)
         one, other = self.node(left.of), self.node(right.of)
         if not found:
             raise NeverHolds
@@ -384,12 +384,12 @@ class ClauseBinder:
             return []
         return [Within(variable, members(_union(listed)))]
 
-    def _pair_of_facts(
+    def _bind_pair_of_facts(
         self, left: Attribute, right: Attribute, operator: Operator, found: list[tuple[Allowed, Allowed]]
     ) -> list[BoundCondition]:
         """A comparison of an attribute of a fact with one of the same fact, or of one of its ends."""
         if not isinstance(left.of, Atom):
-            return self._pair_of_facts(right, left, MIRRORED[operator], [(b, a) for a, b in found])
+            return self._bind_pair_of_facts(right, left, MIRRORED[operator], [(b, a) for a, b in found])
         fact = left.of
         listed = []
         for a, b in found:
@@ -428,7 +428,7 @@ def by_attribute(conditions: Iterable[Formula]) -> tuple[dict[Attribute, list[Co
     return own, pairs
 
 
-def _said(bound: list[BoundCondition], *conditions: Condition) -> list[BoundCondition]:
+def _with_words(bound: list[BoundCondition], *conditions: Condition) -> list[BoundCondition]:
     """Conditions that know how they were written."""
     return [replace(condition, said=conditions) for condition in bound]
 
@@ -442,15 +442,15 @@ def _cut(choice: Allowed, low: int, high: int, negated: bool = False) -> Allowed
     if negated:
         marks = np.ones(choice.column.distinct, dtype=bool)
         marks[low:high] = False
-        return _marked(choice, marks)
+        return _mark(choice, marks)
     return replace(choice, low=max(choice.low, low), high=min(choice.high, high))
 
 
-def _marked(choice: Allowed, marks: NDArray[np.bool_]) -> Allowed:
+def _mark(choice: Allowed, marks: NDArray[np.bool_]) -> Allowed:
     return replace(choice, marks=marks if choice.marks is None else choice.marks & marks)
 
 
-def _spoken(column: AttributeColumn, language: str) -> NDArray[np.bool_]:
+def _in_language(column: AttributeColumn, language: str) -> NDArray[np.bool_]:
     """Which texts are in a language: `en` is that tag alone, `en*` also en-GB, `*` any tag, an empty one none. [n]"""
     wanted = language.lower()
     tags = [tag.lower() for tag in column.tags or ("",)]
@@ -460,7 +460,7 @@ def _spoken(column: AttributeColumn, language: str) -> NDArray[np.bool_]:
     return np.isin(np.zeros(len(column), np.int16) if spoken is None else spoken, codes)
 
 
-def _tagged(column: AttributeColumn, values: Sequence[Value]) -> NDArray[np.bool_]:
+def _have_values(column: AttributeColumn, values: Sequence[Value]) -> NDArray[np.bool_]:
     """Which rows have one of the given values; one with a language tag is a text with that tag. [n]"""
     found = np.zeros(len(column), dtype=bool)
     for value in values:
@@ -468,20 +468,20 @@ def _tagged(column: AttributeColumn, values: Sequence[Value]) -> NDArray[np.bool
         if plain is not None:
             same = column.ranked.rank == column.place(plain)
             same &= column.place(plain) < column.place(plain, after=True)
-            found |= same & _spoken(column, value.language) if value.language else same
+            found |= same & _in_language(column, value.language) if value.language else same
     return found
 
 
 def _among(choice: Allowed, values: Sequence[Value], negated: bool) -> Allowed:
     column = choice.column
     if any(value.language for value in values):
-        return replace(choice, column=column.only(_tagged(column, values) != negated))
+        return replace(choice, column=column.only(_have_values(column, values) != negated))
     marks = np.zeros(column.distinct, dtype=bool)
     for value in values:
         plain = _fits(value, column)
         if plain is not None:
             marks[column.place(plain) : column.place(plain, after=True)] = True
-    return _marked(choice, marks != negated)
+    return _mark(choice, marks != negated)
 
 
 def _fits(value: Value, column: AttributeColumn) -> Any:
@@ -506,33 +506,34 @@ class Alternatives:
     lists: tuple[tuple[Condition, ...], ...]
 
 
-def merged(clauses: Sequence[Clause]) -> list[tuple[Clause, Alternatives | None]]:
+def merge_alternatives(clauses: Sequence[Clause]) -> list[tuple[Clause, Alternatives | None]]:
     """The clauses, those that are alternatives of one variable together.
 
     >>> from tuplet.lang.logic import parse_logic
     >>> from tuplet.lang.rewrite import clauses
-    >>> found = merged(clauses(parse_logic("?x : r(?x, a) & (?x.age > 50 | ?x.name = 'Bob') & has(?x.size)")))
+    >>> text = "?x : r(?x, a) & (?x.age > 50 | ?x.name = 'Bob') & has(?x.size)"
+    >>> found = merge_alternatives(clauses(parse_logic(text)))
     >>> [(len(clause.literals), len(some.lists)) for clause, some in found]
     [(2, 2)]
     """
     groups: dict[tuple[Literal, ...], list[Clause]] = {}
     for clause in clauses:
-        numbers = _numbered(clause)
+        numbers = _number_variables(clause)
         atoms = tuple([rename(part, numbers) for part in clause.literals if not _may_merge(part)])
         groups.setdefault(atoms, []).append(clause)
     found: list[tuple[Clause, Alternatives | None]] = []
     for group in groups.values():
-        one = _one(group) if len(group) > 1 else None
+        one = _merge_group(group) if len(group) > 1 else None
         found += [one] if one is not None else [(clause, None) for clause in group]
     return found
 
 
-def _one(clauses: Sequence[Clause]) -> tuple[Clause, Alternatives | None] | None:
+def _merge_group(clauses: Sequence[Clause]) -> tuple[Clause, Alternatives | None] | None:
     """Clauses of the same atoms as one, if what differs is about one variable alone."""
-    free, names = clauses[0].free, {number: old for old, number in _numbered(clauses[0]).items()}
+    free, names = clauses[0].free, {number: old for old, number in _number_variables(clauses[0]).items()}
     members = []
     for clause in clauses:
-        renamed = {old: names[number] for old, number in _numbered(clause).items()}
+        renamed = {old: names[number] for old, number in _number_variables(clause).items()}
         members.append(tuple([rename(part, renamed) for part in clause.literals]))
     if not any(isinstance(part, Atom) for part in members[0]):
         return None
@@ -561,7 +562,7 @@ def _may_merge(part: Literal) -> bool:
             return False
 
 
-def _numbered(clause: Clause) -> dict[Term, Term]:
+def _number_variables(clause: Clause) -> dict[Term, Term]:
     """A number for each existential variable, in the order in which the atoms have them."""
     found = [term for part in clause.literals if not _may_merge(part) for term in terms(part)]
     return {term: Exists(str(n)) for n, term in enumerate(dict.fromkeys(t for t in found if isinstance(t, Exists)))}
@@ -588,7 +589,7 @@ def bind(
     are mistakes.
     """
     words, found = words or AttributeWords(graph), []
-    for clause, alternatives in merged(clauses) if len(clauses) > 1 else zip(clauses, [None], strict=False):
+    for clause, alternatives in merge_alternatives(clauses) if len(clauses) > 1 else zip(clauses, [None], strict=False):
         try:
             binder = ClauseBinder(graph, words, text, misfits, dict(zip(clause.free, count(), strict=False)))
             found.append(binder.bind(clause, alternatives))
@@ -621,7 +622,7 @@ def resolve(name: Name, kind: str, words: Vocabulary, text: str = "") -> int:
             return matches[0]
     number = words.find(name.text)
     if number < 0:
-        close = _choices(name, words)
+        close = _suggest_names(name, words)
         few = [write_name(words.name(i)) for i in range(len(words))] if not close and len(words) <= FEW else []
         note = ""
         if not close and is_number(name.text) and len(name.text) <= MAX_DIGITS and int(name.text) < len(words):
@@ -663,7 +664,7 @@ def relation_id(name: Name, graph: KnowledgeGraph, text: str = "") -> int:
     return found if found >= 0 else resolve(name, "relation", graph.relations, text)
 
 
-def _choices(name: Name, words: Vocabulary, most: int = 3) -> list[str]:
+def _suggest_names(name: Name, words: Vocabulary, most: int = 3) -> list[str]:
     """What may have been meant, as it has to be written: a name, a label in quotes; each entity once."""
     if name.kind != "label" and words.find_label(name.text):
         return [f'"{name.text}"']  # right word, but it is a label

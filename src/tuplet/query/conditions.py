@@ -133,14 +133,14 @@ BoundCondition: TypeAlias = Within | Outside | Compared | Paired | Equal
 ALL_CONDITIONS: tuple[type[BoundCondition], ...] = (Within, Outside, Compared, Paired, Equal)
 
 
-def renumbered(condition: BoundCondition, number: Callable[[int], int]) -> BoundCondition:
+def renumber(condition: BoundCondition, number: Callable[[int], int]) -> BoundCondition:
     """The same condition on variables with other numbers."""
     if isinstance(condition, PairCondition):
         return replace(condition, left=number(condition.left), right=number(condition.right))
     return replace(condition, variable=number(condition.variable))
 
 
-def described(condition: BoundCondition, node: Callable[[int], str]) -> str:
+def describe_condition(condition: BoundCondition, node: Callable[[int], str]) -> str:
     """A condition for plans, with variables named by a function: as it was written, if that is known."""
     names = [node(variable) for variable in condition.variables]
     match condition:
@@ -206,7 +206,7 @@ def together(families: Sequence[tuple[Ranked, Ranked]]) -> tuple[Ranked, Ranked]
 def common(a: Allowed, b: Allowed) -> tuple[Ranked, Ranked]:
     """The allowed values of two columns by their ranks in one common order."""
     found = []
-    for choice, ranked in zip((a, b), _in_common_order(a.column, b.column), strict=True):
+    for choice, ranked in zip((a, b), _rank_together(a.column, b.column), strict=True):
         if choice.marks is None and choice.low == 0 and choice.high == choice.column.distinct:
             found.append(ranked)
         else:
@@ -216,7 +216,7 @@ def common(a: Allowed, b: Allowed) -> tuple[Ranked, Ranked]:
 
 
 @lru_cache(maxsize=8)  # it takes as long as the columns are
-def _in_common_order(a: AttributeColumn, b: AttributeColumn) -> tuple[Ranked, Ranked]:
+def _rank_together(a: AttributeColumn, b: AttributeColumn) -> tuple[Ranked, Ranked]:
     if a is b:
         return a.ranked, b.ranked
     _, (first, second) = union_of([a.values, b.values])

@@ -56,7 +56,9 @@ class EntityValues(Listing[EntityValue]):
     """All values of an entity; numbers are shown as they are, since a year is no amount."""
 
     def _shown(self) -> list[list[str]]:
-        rows = [[row.attribute, shown(row.value) + (f" @{row.language}" if row.language else "")] for row in self]
+        rows = [
+            [row.attribute, format_value(row.value) + (f" @{row.language}" if row.language else "")] for row in self
+        ]
         return [["attribute", "value"], *rows]
 
 
@@ -86,9 +88,9 @@ def _row(graph: KnowledgeGraph, columns: Sequence[AttributeColumn]) -> Attribute
         widest([column.kind for column in columns]),
         sum(map(len, columns)),
         max(column.distinct for column in columns),
-        shown(low),
-        shown(high),
-        f"{subject} = {shown(value)}",
+        format_value(low),
+        format_value(high),
+        f"{subject} = {format_value(value)}",
     )
 
 
@@ -111,10 +113,10 @@ def values_of_entity(graph: KnowledgeGraph, entity: int) -> EntityValues:
     return EntityValues(sorted(rows, key=lambda row: row.attribute), EntityValue, prefixes=graph.prefixes)
 
 
-def shown(value: Plain) -> str:
+def format_value(value: Plain) -> str:
     """A value for people; a long text is cut.
 
-    >>> shown(True), shown(0.1), shown(2001), shown("word " * 20)
+    >>> format_value(True), format_value(0.1), format_value(2001), format_value("word " * 20)
     ('true', '0.1', '2001', 'word word word word word word word word…')
     """
     if isinstance(value, bool):

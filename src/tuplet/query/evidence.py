@@ -56,7 +56,7 @@ class EvidenceFinder:
     counted: dict[tuple[int, ...], float] = field(default_factory=dict)  # the weight of (relation, *views)
 
     @staticmethod
-    def of(source: Source) -> EvidenceFinder:
+    def from_source(source: Source) -> EvidenceFinder:
         """The finder of a source, made once; what is compiled is loaded and all facts are verified here."""
         made = source.prepared.get("evidence")
         if made is None:
@@ -78,12 +78,12 @@ class EvidenceFinder:
         found.sort(key=lambda reason: (-reason.weight, reason.kind, reason.facts))
         distinct: dict[Any, Reason] = {}  # where a relation is stated in both directions, one of them is enough
         for reason in found:
-            distinct.setdefault((reason.kind, *map(_undirected, reason.facts)), reason)
+            distinct.setdefault((reason.kind, *map(_drop_direction, reason.facts)), reason)
         return list(distinct.values())[:MOST]
 
     def _all(self, head: int, relation: int, tail: int, deadline: Deadline) -> Iterable[Reason]:
         deadline.check()
-        ends = _End.of(self, head), _End.of(self, tail)
+        ends = _End.from_entity(self, head), _End.from_entity(self, tail)
         if head != tail:  # a path comes to no entity twice
             yield from self._paths(relation, *ends, deadline)
         yield from self._similar(ends[0], 2 * relation, tail, deadline)
@@ -92,13 +92,13 @@ class EvidenceFinder:
     def _paths(self, relation: int, head: _End, tail: _End, deadline: Deadline) -> Iterable[Reason]:
         clear = False
         for paths in (self._one_step(head, tail), self._two_steps(head, tail)):
-            for reason in self._weighed(relation, paths, deadline):
+            for reason in self._weigh(relation, paths, deadline):
                 clear |= reason.weight >= _CLEAR
                 yield reason
         if not clear:
-            yield from self._weighed(relation, self._three_steps(head, tail), deadline)
+            yield from self._weigh(relation, self._three_steps(head, tail), deadline)
 
-    def _weighed(self, relation: int, paths: Paths, deadline: Deadline) -> Iterable[Reason]:
+    def _weigh(self, relation: int, paths: Paths, deadline: Deadline) -> Iterable[Reason]:
         """A reason for each body that joins the ends, with one path; those of rare middles are tried first."""
         for body, nodes in list(paths.items())[:_BODIES]:
             deadline.check()
@@ -115,7 +115,7 @@ class EvidenceFinder:
         if known is None:
             if len(self.counted) >= _KEPT:
                 self.counted.clear()
-            heads = _scattered(self.facts.view(body[0]).entities, _HEADS)
+            heads = _scatter(self.facts.view(body[0]).entities, _HEADS)
             seen = np.zeros(self.entities, dtype=np.int32)
             views = np.array(body, dtype=np.int64)
             pairs, right = count_body(self.facts.arrays, views, relation, heads, seen, _PAIRS, _WORK, _WORK_EACH)
@@ -174,7 +174,7 @@ class EvidenceFinder:
 
         deadline.check()
         arrays, steps = self.facts.arrays, end.steps(_NEAR)
-        others = np.sort(_scattered(self.facts.row(other, view ^ 1), _LOOK_UPS // max(1, len(steps))))
+        others = np.sort(_scatter(self.facts.row(other, view ^ 1), _LOOK_UPS // max(1, len(steps))))
         shared = np.zeros(len(others))
         total = share_with(arrays, steps, others, shared)
         for place in np.argsort(-shared, kind="stable")[:MOST].tolist():
@@ -182,7 +182,7 @@ class EvidenceFinder:
                 break
             deadline.check()
             one = int(others[place])
-            own = share_with(arrays, _End.of(self, one).steps(_NEAR), others[:0], shared[:0])
+            own = share_with(arrays, _End.from_entity(self, one).steps(_NEAR), others[:0], shared[:0])
             worth = np.zeros(len(steps))
             step_worth(arrays, one, steps, worth)
             best: dict[int, int] = {}  # what both have, by the rarest view
@@ -203,7 +203,7 @@ class _End(NamedTuple):
     neighbour: NDArray[np.int32]
 
     @staticmethod
-    def of(finder: EvidenceFinder, entity: int) -> _End:
+    def from_entity(finder: EvidenceFinder, entity: int) -> _End:
         from tuplet.query.evidence_kernels import rows_of
 
         views = 2 * finder.facts.relations
@@ -236,15 +236,15 @@ def _fact(near: int, view: int, far: int) -> Triple:
     return (far, view // 2, near) if view % 2 else (near, view // 2, far)
 
 
-def _undirected(fact: Triple) -> Triple:
+def _drop_direction(fact: Triple) -> Triple:
     """The same for a fact and its reverse."""
     return min(fact, fact[::-1])
 
 
-def _scattered(entities: NDArray[np.int32], most: int) -> NDArray[np.int32]:
+def _scatter(entities: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     """Entities in an order in which each beginning is spread over all of them; at most so many.
 
-    >>> _scattered(np.arange(10, dtype=np.int32), 5).tolist()
+    >>> _scatter(np.arange(10, dtype=np.int32), 5).tolist()
     [0, 7, 4, 1, 8]
     """
     count = len(entities)
@@ -262,7 +262,7 @@ def find_evidence(witnesses: Witnesses, source: Source, deadline: Deadline) -> d
     if not predicted.any():
         return found
     with deadline.paused():
-        finder = EvidenceFinder.of(source)
+        finder = EvidenceFinder.from_source(source)
     for i, j in np.argwhere(predicted).tolist():
         fact = int(witnesses.heads[i, j]), witnesses.edges[j].relation, int(witnesses.tails[i, j])
         if fact not in found:

@@ -46,11 +46,11 @@ def hints(clauses: Clauses, source: Source, predicted: bool = True) -> list[str]
                 sentence += "; did you mean the other direction?"
             said[sentence] = None
         for condition in clause.conditions:
-            said |= dict.fromkeys(_mixed(condition.said, source))
+            said |= dict.fromkeys(_find_mixed(condition.said, source))
     return list(said)
 
 
-def _mixed(formulas: Iterable[Formula], source: Source) -> Iterator[str]:
+def _find_mixed(formulas: Iterable[Formula], source: Source) -> Iterator[str]:
     """What is said of attributes that hold numbers here and texts there: a comparison is about those of one kind."""
     graph = source.graph
     for condition in (atom for formula in formulas for atom in atoms(formula)):

@@ -75,7 +75,7 @@ def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Quer
         values = [a for a in atoms(query.body) if isinstance(a, Atom) and a.relation.text == name]
         if name not in links and all(not isinstance(atom.tail, Constant) for atom in values):
             choices[name] += [word for word in graph.attributes.names if graph.attributes.of_entities(word)]
-    _restricted(body, choices)
+    _restrict(body, choices)
     number = prod(map(len, choices.values()))
     if number > MOST_READINGS:
         variables = " and ".join(f"?{name}" for name in used)
@@ -92,10 +92,10 @@ def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Quer
     for picked in product(*choices.values()):
         relations = dict(zip(used, picked, strict=True))
 
-        facts = _named_facts([*(column.what for column in shown), *(o.by for o in query.order)], relations)
+        facts = _name_facts([*(column.what for column in shown), *(o.by for o in query.order)], relations)
         columns = tuple(replace(column, what=rename(column.what, facts)) for column in shown)
         order = tuple(replace(o, by=rename(o.by, facts)) for o in query.order)
-        chosen = replace(query, free=free, body=_named(body, relations), shown=columns, order=order)
+        chosen = replace(query, free=free, body=_name_relations(body, relations), shown=columns, order=order)
         yield chosen, relations
 
 
@@ -115,30 +115,30 @@ def _with_whole_names(formula: Formula, graph: KnowledgeGraph) -> Formula:
                 return Among(item, tuple(whole(name) for name in choices if isinstance(name, Name)), negated)
         return None
 
-    return mapped(formula, changed)
+    return map_formula(formula, changed)
 
 
-def mapped(formula: Formula, change: Callable[[Formula], Formula | None]) -> Formula:
+def map_formula(formula: Formula, change: Callable[[Formula], Formula | None]) -> Formula:
     """The formula with some of its parts replaced; where `change` gives None, the parts of a part are looked at."""
     found = change(formula)
     if found is not None:
         return found
     match formula:
         case Not(body):
-            return Not(mapped(body, change))
+            return Not(map_formula(body, change))
         case And(parts) | Or(parts):
-            return type(formula)(tuple(mapped(part, change) for part in parts))
+            return type(formula)(tuple(map_formula(part, change) for part in parts))
         case _:
             return formula
 
 
-def _restricted(body: Formula, choices: dict[str, list[str]]) -> None:
+def _restrict(body: Formula, choices: dict[str, list[str]]) -> None:
     """Leave out choices that a condition on the variable alone excludes: fewer readings are looked at."""
     for part in body.parts if isinstance(body, And) else (body,):
         if isinstance(part, Same | Different | Among | Compare):
             used = {name for name in map(_relation_variable, _sides(part)) if name is not None}
             for name in used & set(choices) if len(used) == 1 else ():
-                choices[name] = [word for word in choices[name] if _decided(part, {name: word}) is not False]
+                choices[name] = [word for word in choices[name] if _decide(part, {name: word}) is not False]
 
 
 def _sides(condition: Condition) -> tuple[object, ...]:
@@ -160,7 +160,7 @@ def _relation_variable(item: object) -> str | None:
             return None
 
 
-def _decided(condition: Condition, relations: Mapping[str, str]) -> bool | None:
+def _decide(condition: Condition, relations: Mapping[str, str]) -> bool | None:
     """Whether a condition on what variables for relations stand for holds; None if it is about something else."""
 
     def word(item: object) -> str | None:
@@ -187,26 +187,30 @@ def _decided(condition: Condition, relations: Mapping[str, str]) -> bool | None:
             return (words[0] == words[1]) == isinstance(condition, Same)
 
 
-def _named(formula: F, relations: Mapping[str, str]) -> F:
+def _name_relations(formula: F, relations: Mapping[str, str]) -> F:
     """The formula with names in place of predicate variables; conditions on these are decided."""
 
     def changed(part: Formula) -> Formula | None:
         match part:
             case Atom(Name(variable, "variable") as name, head, tail):
                 return Atom(replace(name, text=relations[variable], kind="name"), head, tail)
-            case Same() | Different() | Among() | Compare() if (holds := _decided(part, relations)) is not None:
+            case Same() | Different() | Among() | Compare() if (holds := _decide(part, relations)) is not None:
                 return And(()) if holds else Or(())
             case Compare() | Among() | Has():
-                return rename(part, _named_facts(attributes_of(part), relations))
+                return rename(part, _name_facts(attributes_of(part), relations))
             case _:
                 return None
 
-    return cast(F, mapped(formula, changed))
+    return cast(F, map_formula(formula, changed))
 
 
-def _named_facts(attributes: Iterable[object], relations: Mapping[str, str]) -> dict[Atom, Atom]:
+def _name_facts(attributes: Iterable[object], relations: Mapping[str, str]) -> dict[Atom, Atom]:
     """The facts that have some attributes, with names in place of predicate variables."""
-    return {a.of: _named(a.of, relations) for a in attributes if isinstance(a, Attribute) and isinstance(a.of, Atom)}
+    return {
+        a.of: _name_relations(a.of, relations)
+        for a in attributes
+        if isinstance(a, Attribute) and isinstance(a.of, Atom)
+    }
 
 
 ENTITY_KINDS = ("name", "id")  # the other kinds of names may be values: a label is a text
@@ -234,10 +238,10 @@ def readings(query: Query, graph: KnowledgeGraph, words: AttributeWords, text: s
     misfits: list[WrongKind] = []
     columns = query.shown or tuple(Column(variable.name, variable) for variable in query.free)
     # Before clauses get variables of their own: what is shown is the same in all of them.
-    free, (body,), columns, order = _shown_are_free(query.free, (query.body,), columns, query.order)
+    free, (body,), columns, order = _free_shown(query.free, (query.body,), columns, query.order)
     query = replace(query, free=free, body=body, shown=columns, order=order)
     for chosen, relations in relation_choices(query, graph):
-        found += _grouped(_missing_values(chosen, graph, words), graph, words, relations, text, misfits)
+        found += _group_clauses(_missing_values(chosen, graph, words), graph, words, relations, text, misfits)
     if misfits and not found:
         raise misfits[0]
     return found
@@ -257,7 +261,7 @@ def _missing_values(query: Query, graph: KnowledgeGraph, words: AttributeWords) 
                     return Has(Attribute(head, relation, tail.name), negated=True)
         return None
 
-    return replace(query, body=mapped(query.body, missing))
+    return replace(query, body=map_formula(query.body, missing))
 
 
 def _is_relation(name: Name, graph: KnowledgeGraph) -> bool:
@@ -266,7 +270,7 @@ def _is_relation(name: Name, graph: KnowledgeGraph) -> bool:
     return find_relation(name, graph) >= 0 or (name.kind == "label" and bool(graph.relations.find_label(name.text)))
 
 
-def _grouped(
+def _group_clauses(
     query: Query,
     graph: KnowledgeGraph,
     words: AttributeWords,
@@ -278,7 +282,7 @@ def _grouped(
     groups: dict[Any, Reading] = {}
     alone = not relations
     for clause in clauses(query):
-        choices = list(_choices(clause, graph, words, query.links))
+        choices = list(_list_choices(clause, graph, words, query.links))
         alone = alone and len(choices) == 1
         for chosen in choices:
             reader = _ClauseReader(chosen, graph, words, text, alone)
@@ -293,7 +297,7 @@ def _grouped(
                 misfits.append(error)
                 continue
             free = tuple(variable for variable in clause.free if variable not in reader.values)
-            free, literals, columns, order = _shown_are_free(free, literals, columns, order)  # those of values
+            free, literals, columns, order = _free_shown(free, literals, columns, order)  # those of values
             shown = {column.what for column in columns if isinstance(column.what, Attribute)}
             about = frozenset(part for part in literals if shown & set(attributes_of(part)))
             key = free, columns, about
@@ -302,7 +306,7 @@ def _grouped(
     return [replace(reading, alone=alone) for reading in groups.values()]
 
 
-def _shown_are_free(
+def _free_shown(
     free: tuple[Free, ...], parts: tuple[F, ...], columns: tuple[Column, ...], order: tuple[Order, ...]
 ) -> tuple[tuple[Free, ...], tuple[F, ...], tuple[Column, ...], tuple[Order, ...]]:
     """The same with free variables in place of existential ones whose values are shown: a tuple has to name them."""
@@ -333,7 +337,7 @@ def _add_compared(wanted: set[Attribute], compared: Iterable[Iterable[Attribute]
                 wanted |= pair
 
 
-def _choices(
+def _list_choices(
     clause: Clause, graph: KnowledgeGraph, words: AttributeWords, links: bool
 ) -> Iterator[tuple[tuple[Literal, bool], ...]]:
     """The literals of a clause, each with whether it speaks of an attribute; a word that names both gives a choice."""

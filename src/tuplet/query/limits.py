@@ -103,7 +103,7 @@ class Limits:
             raise BadInput(f"options must be a mapping from names to values, not {self.options!r}")
 
     @staticmethod
-    def of(given: Limits | None = None, **changes: Any) -> Limits:
+    def from_fields(given: Limits | None = None, **changes: Any) -> Limits:
         """Limits with some fields changed; an unknown field is refused by name."""
         if given is not None and not isinstance(given, Limits):
             raise BadInput(f"limits must be tuplet.Limits(…), not {given!r}")
@@ -112,7 +112,7 @@ class Limits:
                 raise unknown("limit", name, _FIELDS)
         return replace(given or NO_LIMITS, **changes) if changes else given or NO_LIMITS
 
-    def settled(self, limit: int | None, offset: int = 0) -> Limits:
+    def settle(self, limit: int | None, offset: int = 0) -> Limits:
         """The same for a query that brings its own LIMIT and OFFSET, which what is given here overrides."""
         if self is NO_LIMITS and limit is None and not offset:
             return USUAL_LIMITS
@@ -132,7 +132,7 @@ class Limits:
 
     def from_the_first(self, limit: int | None, offset: int = 0) -> Limits:
         """The same, settled, with the answers that the offset would skip."""
-        settled = self.settled(limit, offset)
+        settled = self.settle(limit, offset)
         k = settled.k if settled.k is None or settled.k == "all" else settled.k + settled.offset
         return replace(settled, k=k, offset=0)
 

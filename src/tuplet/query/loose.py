@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BudgetExceeded
-from tuplet.query.conditions import Compared, Equal, Outside, Paired, Within, renumbered
+from tuplet.query.conditions import Compared, Equal, Outside, Paired, Within, renumber
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.ranking import Clauses, QueryGraph, Ranking
@@ -30,10 +30,10 @@ Judge: TypeAlias = Callable[[Clauses, Source, NDArray[np.int32], Deadline, int |
 
 def is_loose(clause: QueryGraph) -> bool:
     """Whether some variable of a clause is in no atom to search for."""
-    return len(_searched(clause)) < len(clause.variables)
+    return len(_searched_variables(clause)) < len(clause.variables)
 
 
-def _searched(clause: QueryGraph) -> set[int]:
+def _searched_variables(clause: QueryGraph) -> set[int]:
     """The variables of positive atoms."""
     return {node for edge in clause.edges if not edge.negated for node in (edge.head, edge.tail) if node >= 0}
 
@@ -90,15 +90,15 @@ def loose_given(
 
 def loose_plan(clause: QueryGraph, source: Source, engine: Engine[Any], limits: Limits) -> tuple[Any, str]:
     """The engine's plan of what there is to search for, if there is anything, and a line about the rest."""
-    known = _searched(clause)
+    known = _searched_variables(clause)
     listed = [f"?{name}" for v, name in enumerate(clause.variables) if v not in known]
     asked = [v for v in clause.free if v in known]
-    asked += [v for v in _linked(clause, known) if v not in asked]
-    plan = engine.planned([_restricted(clause, sorted(known), asked)], source, limits) if known else None
+    asked += [v for v in _linked_variables(clause, known) if v not in asked]
+    plan = engine.planned([_restrict(clause, sorted(known), asked)], source, limits) if known else None
     return plan, f"list    {', '.join(listed)} by conditions alone: in no positive atom"
 
 
-def judged(
+def judge_tuples(
     clauses: Clauses, source: Source, tuples: Assigned, judge: Judge, deadline: Deadline, memory: int | None
 ) -> NDArray[np.int8]:
     """Which tuples the facts alone give, as the judge says of what there is to search for: 1, 0, or -1 for unknown."""
@@ -107,10 +107,10 @@ def judged(
         return judge(clauses, source, tuples, deadline, memory)
     found = [judge(searched, source, tuples, deadline, memory)] if searched else []
     for clause in clauses:
-        known = _searched(clause)
-        if known and len(known) < len(clause.variables) and not _linked(clause, known):
+        known = _searched_variables(clause)
+        if known and len(known) < len(clause.variables) and not _linked_variables(clause, known):
             asked = [place for place, variable in enumerate(clause.free) if variable in known]
-            rest = _restricted(clause, sorted(known), [clause.free[place] for place in asked])
+            rest = _restrict(clause, sorted(known), [clause.free[place] for place in asked])
             found.append(
                 judge([rest], source, tuples[:, asked], deadline, memory)
             )  # the rest holds, or it were not here
@@ -128,7 +128,7 @@ def _cut(ranking: Ranking, limits: Limits) -> Ranking:
     return replace(ranking.take(slice(most)), bound=max(ranking.bound, float(ranking.truth[most])))
 
 
-def _linked(clause: QueryGraph, known: set[int]) -> list[int]:
+def _linked_variables(clause: QueryGraph, known: set[int]) -> list[int]:
     """The variables of positive atoms that a condition or a negated atom ties to one that is in none."""
     pairs = [condition.variables for condition in clause.conditions if len(condition.variables) == 2]
     pairs += [*clause.different, *((edge.head, edge.tail) for edge in clause.edges)]
@@ -140,17 +140,17 @@ def _put_together(
     clause: QueryGraph, source: Source, engine: Engine[Any], limits: Limits, deadline: Deadline
 ) -> Ranking:
     """The tuples of one clause: what the engine finds, with everything that the other variables may be."""
-    known = _searched(clause)
+    known = _searched_variables(clause)
     assigned = np.full((1, len(clause.variables)), -1, np.int32)
     truth, exact, bound, pruned = np.ones(1), True, 0.0, None
     if known or any(not edge.negated for edge in clause.edges):
-        linked = _linked(clause, known)
+        linked = _linked_variables(clause, known)
         asked = [v for v in clause.free if v in known]
         asked += [v for v in linked if v not in asked]
         if linked and limits.only == "predicted" and engine.needs_truth:
             return _without_observed(clause, source, engine, limits, deadline)
         whole = replace(limits, k="all") if linked else limits
-        rest = _restricted(clause, sorted(known), asked)
+        rest = _restrict(clause, sorted(known), asked)
         found = engine.run(engine.planned([rest], source, whole), whole, deadline)
         truth, exact, bound, pruned = found.truth, found.exact, found.bound, found.pruned
         assigned = np.full((len(truth), len(clause.variables)), -1, np.int32)
@@ -167,7 +167,7 @@ def _put_together(
         settled.add(variable)
         kept = _holds(clause, assigned, settled, variable)
         assigned, truth = assigned[kept], truth[kept]
-    value, observed = _negated(clause, assigned, known, source, source.truth is None or not engine.needs_truth)
+    value, observed = _look_up_negated(clause, assigned, known, source, source.truth is None or not engine.needs_truth)
     truth = limits.rules.conjunction(truth, limits.rules.all(1.0 - value))
     if limits.only is not None and (not known or limits.only == "observed"):
         kept = np.logical_not(observed.any(axis=1)) == (limits.only == "observed")
@@ -195,7 +195,7 @@ def _without_observed(
     return _cut(found.take(np.array(kept, np.int64)), limits)
 
 
-def _restricted(clause: QueryGraph, kept: Sequence[int], free: Sequence[int]) -> QueryGraph:
+def _restrict(clause: QueryGraph, kept: Sequence[int], free: Sequence[int]) -> QueryGraph:
     """The part of a clause that is about some of its variables, asking for some of them."""
     number = {old: new for new, old in enumerate(kept)}
 
@@ -210,14 +210,14 @@ def _restricted(clause: QueryGraph, kept: Sequence[int], free: Sequence[int]) ->
         free=tuple(number[v] for v in free),
         edges=tuple(e._replace(head=node(e.head), tail=node(e.tail)) for e in clause.edges if here(e.head, e.tail)),
         different=tuple((node(a), node(b)) for a, b in clause.different if here(a, b)),
-        conditions=tuple(renumbered(c, node) for c in clause.conditions if here(*c.variables)),
+        conditions=tuple(renumber(c, node) for c in clause.conditions if here(*c.variables)),
     )
 
 
 # --- variables that are listed -------------------------------------------------------------------------------------
 
 
-def _negated(
+def _look_up_negated(
     clause: QueryGraph, assigned: Assigned, known: set[int], source: Source, stated: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """The truth of the negated atoms that the engine did not see, and whether they are stated. [n, atoms]"""

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.query.conditions import BoundCondition, Equal, described, renumbered
+from tuplet.query.conditions import BoundCondition, Equal, describe_condition, renumber
 
 Shape: TypeAlias = Literal["tree", "multi-edge", "cyclic"]
 
@@ -63,9 +63,9 @@ class QueryGraph:
         groups = tuple(g for g in self.groups if all(v in kept for v in g))
         return replace(self, free=kept, groups=groups)
 
-    def described(self) -> list[str]:
+    def describe_conditions(self) -> list[str]:
         """The conditions in words."""
-        return [described(condition, lambda v: f"?{self.variables[v]}") for condition in self.conditions]
+        return [describe_condition(condition, lambda v: f"?{self.variables[v]}") for condition in self.conditions]
 
     def node_of(self, variable: int) -> tuple[int, ...]:
         """The hypernode a variable belongs to: its group, or itself alone."""
@@ -197,14 +197,14 @@ def _atom(edge: Edge, name: dict[int, str]) -> str:
     return f"{'!' if edge.negated else ''}r({','.join(ends)})"
 
 
-def unified(clause: QueryGraph) -> tuple[QueryGraph, tuple[int, ...]]:
+def unify(clause: QueryGraph) -> tuple[QueryGraph, tuple[int, ...]]:
     """The clause without equalities, and for each variable the one that stands for it: itself, or an equal one.
 
     Those that others stand for keep their numbers, with no atoms left. The first one asked for stands for the others.
 
     >>> from tuplet.query.ranking import Edge
     >>> clause = QueryGraph(("x", "y"), (0, 1), (Edge(~7, 0, 0), Edge(1, 1, ~7)), conditions=(Equal(0, 1),))
-    >>> found, stands = unified(clause)
+    >>> found, stands = unify(clause)
     >>> found.edges, found.conditions, stands
     ((Edge(head=-8, relation=0, tail=0, negated=False), Edge(head=0, relation=1, tail=-8, negated=False)), (), (0, 0))
     """
@@ -227,5 +227,5 @@ def unified(clause: QueryGraph) -> tuple[QueryGraph, tuple[int, ...]]:
         # atoms that become the same one count as often as they were written
         edges=tuple(e._replace(head=node(e.head), tail=node(e.tail)) for e in dict.fromkeys(clause.edges)),
         different=tuple(dict.fromkeys((node(a), node(b)) for a, b in clause.different)),
-        conditions=tuple(renumbered(c, node) for c in clause.conditions if not isinstance(c, Equal)),
+        conditions=tuple(renumber(c, node) for c in clause.conditions if not isinstance(c, Equal)),
     ), tuple(stands)

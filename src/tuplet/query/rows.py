@@ -142,7 +142,7 @@ def _holds(pair: Compare, left: Cell, right: Cell) -> bool:
     return left is not None and right is not None and compared_values(pair.operator, left, right) != pair.negated
 
 
-def distinct(rows: Sequence[AnswerRow], rank: Callable[[int], int], columns: Sequence[bool]) -> list[AnswerRow]:
+def drop_doubles(rows: Sequence[AnswerRow], rank: Callable[[int], int], columns: Sequence[bool]) -> list[AnswerRow]:
     """Rows that show different things, best first; ties in the order of what is shown, entities by their names."""
     best: dict[Any, AnswerRow] = {}
     for row in rows:
@@ -152,23 +152,23 @@ def distinct(rows: Sequence[AnswerRow], rank: Callable[[int], int], columns: Seq
 
     def tie(row: AnswerRow) -> tuple[Any, ...]:
         return tuple(
-            (0, rank(cell)) if alone and isinstance(cell, int) else sortable(cell)
+            (0, rank(cell)) if alone and isinstance(cell, int) else sort_key(cell)
             for cell, alone in zip(row.cells, columns, strict=True)
         )
 
     return sorted(best.values(), key=lambda row: (-row.truth, tie(row)))
 
 
-def in_order(rows: Sequence[AnswerRow], order: Sequence[Order]) -> list[AnswerRow]:
+def sort_rows(rows: Sequence[AnswerRow], order: Sequence[Order]) -> list[AnswerRow]:
     """Rows in the order that the query wants; what has no value comes last."""
     ordered = list(rows)
     for i, by in reversed(list(enumerate(order))):
-        ordered.sort(key=lambda row: sortable(row.keys[i]), reverse=by.descending)
+        ordered.sort(key=lambda row: sort_key(row.keys[i]), reverse=by.descending)
         ordered.sort(key=lambda row: row.keys[i] is None)
     return ordered
 
 
-def sortable(cell: Cell) -> tuple[int, Any]:
+def sort_key(cell: Cell) -> tuple[int, Any]:
     """A cell as something that compares with every other cell."""
     return (9, 0) if cell is None else (1 + _KINDS.index(FAMILIES[kind_of(cell)]), comparable(cell))
 
@@ -239,7 +239,7 @@ def _find_rows(question: Question, engine: Engine[Any], limits: Limits, deadline
             if read < len(ranking.tuples):
                 bound = max(ranking.bound, float(ranking.truth[read]))
                 rankings[number] = replace(ranking.take(slice(read)), exact=False, bound=bound, pruned="timeout")
-        rows = distinct(found, lambda entity: int(rank[entity]), entities)
+        rows = drop_doubles(found, lambda entity: int(rank[entity]), entities)
         more = [ranking for ranking in rankings if size is not None and len(ranking.tuples) >= size]
         if not more or wanted is None or deadline.over():
             break
@@ -267,11 +267,11 @@ def _cut(
     bound = max(ranking.bound for ranking in rankings)
     end = limits.count(len(rows))
     if not best_first:
-        rows = in_order(rows, reading.order)
+        rows = sort_rows(rows, reading.order)
     bound = max([bound, *(row.truth for row in rows[end:])])
     rows = rows[limits.offset : end]
     if best_first:
-        rows = in_order(rows, reading.order)
+        rows = sort_rows(rows, reading.order)
     taken: list[Ranking] = []
     place = np.zeros(len(rows), np.int64)
     before = 0

@@ -70,5 +70,5 @@ class QueryService(ABC):
         """The limits of a question, as far as this server goes; `default_k` where the query has no LIMIT either."""
         tree = question.tree
         usual = limits.usual_k if limits.guaranteed else default_k
-        limits = limits.settled(min(usual, self.limits.max_k) if tree.limit is None else tree.limit, tree.offset)
+        limits = limits.settle(min(usual, self.limits.max_k) if tree.limit is None else tree.limit, tree.offset)
         return self.limits.within(limits, deadline.seconds)

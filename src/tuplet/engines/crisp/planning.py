@@ -21,8 +21,8 @@ from tuplet.engines.condition_tests import ConditionTests, list_allowed
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.attributes import Ids
-from tuplet.query.conditions import BoundCondition, Within, described
-from tuplet.query.ranking import Clauses, Edge, QueryGraph, unified
+from tuplet.query.conditions import BoundCondition, Within, describe_condition
+from tuplet.query.ranking import Clauses, Edge, QueryGraph, unify
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -114,7 +114,7 @@ class ClauseAtoms:
     """
 
     def __init__(self, clause: QueryGraph, adjacency: Adjacency) -> None:
-        graph, self.stands = unified(clause)
+        graph, self.stands = unify(clause)
         n = len(graph.variables)
         self.graph, self.adjacency = graph, adjacency
         self.views = adjacency.view_sizes
@@ -437,7 +437,7 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
 
     def atom(parts: Origin) -> str:
         if isinstance(parts, Within):
-            return described(parts, node)
+            return describe_condition(parts, node)
         head, name, tail = parts
         return f"{relation(name)}({node(head)}, {node(tail)})"
 
@@ -450,7 +450,7 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
             looped = part.atoms[operand]
             return atom(looped if isinstance(looped, Within) else (v, looped[1], v))
         if kind == TEST:
-            return described(part.tested[operand], node)
+            return describe_condition(part.tested[operand], node)
         if kind == HAS_ROW:
             return atom((None, operand // 2, v) if operand % 2 else (v, operand // 2, None))
         return ("" if kind == LOOKED_UP_LOOP else "not ") + atom((v, operand // 2, v))

@@ -20,7 +20,7 @@ from tuplet.engines.exact.stream import ClauseStream, Ids, Values
 from tuplet.graph.adjacency import consecutive
 from tuplet.query.limits import OutOfTime
 from tuplet.query.logic import Logic
-from tuplet.query.ranking import QueryGraph, unified
+from tuplet.query.ranking import QueryGraph, unify
 
 _FIRST_BLOCK = 32  # candidates evaluated at once; more when many fail
 _LARGEST_BLOCK = 4096
@@ -119,7 +119,7 @@ def _find_reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int3
 
     They come along the shortest path of atoms from something known, or from the rows of its rarest relation.
     """
-    graph, stands = unified(graph)
+    graph, stands = unify(graph)
     target = graph.free[len(prefix)]
     known = {stands[v]: int(e) for v, e in zip(graph.free, prefix.tolist(), strict=False)}
     if stands[target] in known:

@@ -17,8 +17,8 @@ from tuplet.engines.exact.rows import SearchRows, freeze, span_of, value_of
 from tuplet.engines.kernels import ready
 from tuplet.graph.attributes import Ids
 from tuplet.progress import counted
-from tuplet.query.conditions import BoundCondition, Within, described
-from tuplet.query.ranking import QueryGraph, connected, unified
+from tuplet.query.conditions import BoundCondition, Within, describe_condition
+from tuplet.query.ranking import QueryGraph, connected, unify
 
 # Of a variable the entities that a condition leaves, where these are few.
 Few: TypeAlias = dict[int, tuple[Within, Ids]]
@@ -120,7 +120,7 @@ class BoundClause(NamedTuple):
 def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
     """The clause as programs on the rows of a table."""
     rows = source.rows
-    searched, stands = (clause, None) if not clause.conditions else unified(clause)
+    searched, stands = (clause, None) if not clause.conditions else unify(clause)
     edges, different = searched.edges, searched.different
     if searched is clause and len(set(edges)) < len(edges):
         edges = tuple(dict.fromkeys(edges))
@@ -303,7 +303,7 @@ def _describe(part: Part, rows: SearchRows, variables: tuple[str, ...]) -> list[
     lines = []
     layout, program = part.layout, part.program
     names = [variables[v] for v in part.members]
-    conditions = [described(condition, lambda v: f"?{variables[v]}") for condition in part.conditions]
+    conditions = [describe_condition(condition, lambda v: f"?{variables[v]}") for condition in part.conditions]
     whole, later = 1.0, dict(enumerate(conditions))  # those that no step tests
     for i, step in enumerate(layout.steps):
         low, high = (int(c) for c in program.steps[i, [kernel.CHECK_A, kernel.CHECK_B]])

@@ -46,7 +46,7 @@ class MergePlan(Plan):
         lines = [
             f"reduce: the best B entities of every variable, by {by}",
             *(f"marginalise: the truth of {name}, all other variables existential" for name in free),
-            *(f"keep to {said}" for clause in self.clauses for said in clause.described()),
+            *(f"keep to {said}" for clause in self.clauses for said in clause.describe_conditions()),
         ]
         if self.joint and len(free) > 1:
             lines += [

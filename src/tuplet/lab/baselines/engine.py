@@ -115,7 +115,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
             self.refuse(clause)
         free = [f"?{clauses[0].variables[v]}" for v in clauses[0].free]
         lines = [*self.steps, *(f"marginal: every entity for {name}, the others existential" for name in free)]
-        lines += [f"keep to {said}" for clause in clauses for said in clause.described()]
+        lines += [f"keep to {said}" for clause in clauses for said in clause.describe_conditions()]
         if len(free) > 1:
             lines.append(f"rank tuples by the product of the marginals of their members ({self.values})")
         return BaselinePlan(clauses, source, tuple(lines))

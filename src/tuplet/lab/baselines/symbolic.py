@@ -209,7 +209,7 @@ def score_by_model(
 
 def refuse_filters(clause: QueryGraph) -> None:
     """A model scores edges; it cannot say that two variables differ, or what else is asked of one."""
-    for said in clause.described():
+    for said in clause.describe_conditions():
         raise Refused(f"engine 'cqd' on a model cannot answer {said}; without a model it can")
     if clause.different:
         names = " != ".join(f"?{clause.variables[v]}" if v >= 0 else "a constant" for v in clause.different[0])
