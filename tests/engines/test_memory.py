@@ -182,11 +182,11 @@ def test_what_checks_the_facts_holds_the_limit() -> None:
     tuples = np.stack([heads, tails], axis=1)
     free = Effort()
     wanted = Checker.from_source([chain], source, free).judge(tuples, Deadline())
-    assert free.held > 250_000, "or else this shows nothing"
+    assert free.memory.held > 250_000, "or else this shows nothing"
     for memory in (0, 100_000, 250_000):
         effort = Effort(memory=memory)
         np.testing.assert_array_equal(Checker.from_source([chain], source, effort).judge(tuples, Deadline()), wanted)
-        assert effort.held <= memory
+        assert effort.memory.held <= memory
         np.testing.assert_array_equal(judge([chain], source, tuples, Deadline(), memory), wanted)
 
 
@@ -215,7 +215,7 @@ def test_what_checks_the_facts_names_the_limit() -> None:
     """The search has used all memory, and the existential part apart cannot begin: that is not the time."""
     apart = QueryGraph(("x", "y"), (0,), (Edge(0, 0, ~1), Edge(~0, 1, 1)))
     effort = Effort(memory=1)
-    effort.held = 2
+    effort.memory.held = 2
     with pytest.raises(OutOfMemory):
         Checker.from_source([apart], source_of(random_table()), effort.beside()).holds(np.zeros((1, 1)), Deadline())
 

@@ -23,7 +23,7 @@ class Memory:
     """The bytes that the searches of one question hold together, and the most that they may."""
 
     def __init__(self, most: int | None) -> None:
-        self.most, self.held = most, 0
+        self.most, self.held = most, 0  # of state, and of what was found
         self.full = False  # one of them needs more than it may hold
 
 
@@ -35,15 +35,6 @@ class Effort:
         # The search ends a little before its time: the best so far still has to be sorted and explained.
         self.search = deadline.before(0.15, 0.6)
         self.used = 0  # work done
-
-    @property
-    def held(self) -> int:
-        """Bytes of state, and of what was found."""
-        return self.memory.held
-
-    @held.setter
-    def held(self, size: int) -> None:
-        self.memory.held = size
 
     def beside(self) -> Effort:
         """The effort of a look-up for the same question: it shares the memory, and its work does not count."""
@@ -88,7 +79,7 @@ class Effort:
         """So many bytes more are held; `OutOfMemory` where they may not be."""
         if not self.room_for(size):
             raise OutOfMemory
-        self.held += size
+        self.memory.held += size
 
     def exceeded(self) -> str | None:
         """The limit that is reached, if any."""

@@ -103,10 +103,10 @@ def admits(only: Only | None, clauses: Clauses, source: Source, deadline: Deadli
     checker = Checker.from_source(clauses, source, effort)
 
     def test(tuples: Tuples) -> NDArray[np.bool_]:
-        before, left = effort.held, room_left()
+        before, left = effort.memory.held, room_left()
         effort.memory.most = None if left is None else before + left
         given = checker.holds(tuples, deadline)
-        make_room(effort.held - before)  # what it learned stays as long as the search does
+        make_room(effort.memory.held - before)  # what it learned stays as long as the search does
         return given if only == "observed" else ~given
 
     return test

@@ -137,7 +137,7 @@ class RowSet:
         for start in range(0, places, _PIECE):
             deadline.check()
             rehash_rows(self.table, table, start, min(places, start + _PIECE))
-        self.effort.held -= self.table.nbytes
+        self.effort.memory.held -= self.table.nbytes
         self.table = table
 
     def admit(self, rows: Tuples, deadline: Deadline) -> Mask:
@@ -198,7 +198,7 @@ class JoinSearch:
                 elif status == MEMO_FULL:
                     self.visited.grow(deadline)
         finally:
-            self.effort.held -= (len(out) - self.written) * self.size
+            self.effort.memory.held -= (len(out) - self.written) * self.size
         return out[: self.written]
 
     def blocks(self, most: int | None, deadline: Deadline, given: int = 0) -> Iterator[Tuples]:
@@ -296,7 +296,7 @@ class DistinctAnswers:
             block = _copy_equals(clause, block)
             if self.seen is not None:
                 block = block[self.seen.admit(block[:, list(clause.graph.free)], self.deadline)]
-                self.effort.held -= (room - len(block)) * size
+                self.effort.memory.held -= (room - len(block)) * size
             yield block
         self.complete = start >= total and all(search.done for search in searches)
 
@@ -405,7 +405,7 @@ def run(
     # The search ends a little before its time: what was found still has to be put in order and explained.
     found = collect(plan, source.facts, most, deadline.before(0.15, 0.6), memory)
     effort = Effort(deadline, memory)
-    effort.held = found.nbytes
+    effort.memory.held = found.nbytes
     ranking = None
     if wanted and plan.width and not found.complete and found.pruned != "timeout":
         ranking = _first(plan, source, wanted, effort)

@@ -274,7 +274,8 @@ class _Lists:
             elif not loop.negated:
                 self.checks.append((LOOP, self._point(v, view)))
         if len(self.lists) == first_list:
-            self._merge(v, min(changed, key=atoms.rows.__getitem__))
+            view = min(changed, key=atoms.rows.__getitem__)
+            self._entities(atoms.adjacency.view(view).entities, _row_atom(v, view))
         self.checks += [(HAS_ROW, view) for view in dict.fromkeys(changed)]
         first_negated = len(self.lists)
         for other, toward, _, span, edge in atoms.negated[v]:
@@ -304,10 +305,6 @@ class _Lists:
             low, high, _ = self.atoms.views[view]
             self._list((SPAN, ROW_ENTITY, low, high), _row_atom(variable, view))
         return self.pointing[variable, view]
-
-    def _merge(self, variable: int, view: int) -> None:
-        """The list of the entities that have a row in a view that newer layers have changed."""
-        self._entities(self.atoms.adjacency.view(view).entities, _row_atom(variable, view))
 
     def _entities(self, entities: Ints, origin: Origin) -> None:
         """A list of its own."""

@@ -142,32 +142,30 @@ def _find_reached(
     views = [view ^ 1 for other in near for view, node in near[other] if node == target]
     views += [2 * e.relation for e in graph.edges if e.head == e.tail == target and not e.negated]
     view = rows.smallest(views)
-    found: NDArray[np.int32] | None = None
-    for start, path in _ways(near, target, known):
-        found = np.array([known.get(start, ~start)], dtype=np.int32)
-        for step in path:
-            found = (
-                None if found is None else _neighbours(rows, found, step, least, most=rows.adjacency.row_counts[view])
-            )
-        break
-    if found is not None:
-        return found
+    way = _find_way(near, target, known)
+    if way is not None:
+        found: NDArray[np.int32] | None = np.array([known.get(way[0], ~way[0])], dtype=np.int32)
+        for step in way[1]:
+            found = None if found is None else _neighbours(rows, found, step, least, rows.adjacency.row_counts[view])
+        if found is not None:
+            return found
     own = rows.adjacency.view(view)
     return _keep_true(own.entities, rows.rows.row_best, own.rows, least)
 
 
-def _ways(
+def _find_way(
     near: dict[int, list[tuple[int, int]]], target: int, known: dict[int, int]
-) -> Iterator[tuple[int, list[int]]]:
-    """The ways to the target from a constant or a known variable, shortest first: the start and the views in turn."""
+) -> tuple[int, list[int]] | None:
+    """The shortest way to the target from a constant or a known variable: the start and the views in turn."""
     ways: list[tuple[int, list[int], int]] = [(node, [], node) for node in near if node < 0 or node in known]
     seen: set[int] = set()
     for start, views, node in ways:
         if node == target:
-            yield start, views
-        elif node not in seen:
+            return start, views
+        if node not in seen:
             seen.add(node)
             ways += [(start, [*views, view], other) for view, other in near[node] if other >= 0 and other not in known]
+    return None
 
 
 def _neighbours(

@@ -156,7 +156,7 @@ class PartStream:
                 self.effort.memory.full = True
                 self.stopped = "memory"
                 break
-            self.effort.held += more * size
+            self.effort.memory.held += more * size
             out, truth = extend(out, more), extend(truth, more)
         return self._found(status, out, truth)
 
@@ -237,7 +237,7 @@ class PartStream:
     def _enlarge(self, reason: int) -> None:
         self.state = enlarge(self.state, reason)
         size = size_of(self.state)
-        self.effort.held += size - self._held
+        self.effort.memory.held += size - self._held
         self._held = size
 
     def points(self, tuples: Ids, until: Deadline) -> tuple[Values, Ids, int]:
@@ -468,7 +468,7 @@ class ClauseStream:
         if value <= 0:
             return
         self.pushed.add(places)
-        self.effort.held += WAITING
+        self.effort.memory.held += WAITING
         heapq.heappush(self.heap, (-value, places))
 
 
@@ -523,7 +523,7 @@ class Maximum:
 
     def _read(self, stream: Stream, block: int) -> None:
         found, truth = stream.take(block)
-        self.effort.held += WAITING * len(found)  # the streams look at it
+        self.effort.memory.held += WAITING * len(found)  # the streams look at it
         for key, value in zip(map(tuple, found.tolist()), truth.tolist(), strict=True):
             if key not in self.seen:
                 heapq.heappush(self.waiting, (-value, key))
@@ -580,7 +580,7 @@ class Union(Maximum):
             reasons = [c.stopped for c in self.clauses if c.stopped is not None]
             self.stopped = reasons[0] if reasons else self.effort.exceeded() or "timeout"
         self.seen.update(fresh[:done])
-        self.effort.held += WAITING * done  # the streams look at it
+        self.effort.memory.held += WAITING * done  # the streams look at it
         for key, value in zip(fresh[:done], truth[:done].tolist(), strict=True):
             heapq.heappush(self.waiting, (-value, key))
 
@@ -615,7 +615,7 @@ class Filter:
                 break
             self.ready.append((tuples[keep], truth[keep]))
             got += int(keep.sum())
-            self.effort.held += int(keep.sum()) * self.size
+            self.effort.memory.held += int(keep.sum()) * self.size
             block = min(2 * block, LARGEST_BLOCK)
             ceiling = self.stream.bound
             self.stopped = self.effort.exceeded()
