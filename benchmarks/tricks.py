@@ -147,6 +147,32 @@ def name_table() -> None:
     compare("numbers of names", compiled, plain, times=5)
 
 
+def query_models() -> None:
+    """Queries of ten types are embedded side by side; without, type by type. And BetaE keeps what its KL needs."""
+    import torch
+
+    from tuplet.lab.baselines.embedding import QueryModelSettings
+    from tuplet.lab.baselines.models import create, positive, statistics
+    from tuplet.lab.baselines.training_queries import PATTERNS
+
+    torch.set_num_threads(1)
+    model: Any = create("betae", 14_505, 237, QueryModelSettings(dim=100, gamma=20.0, hidden=200))
+    batches = [
+        (shape, torch.randint(14_505, (100, shape.constants)), torch.randint(474, (100, len(shape.edges))))
+        for shape in PATTERNS.values()
+    ]
+
+    def step(alone: bool) -> None:
+        model.zero_grad(set_to_none=True)
+        states = [model.embed(s, 0, c, v) for s, c, v in batches] if alone else model.embed_many(batches)
+        torch.cat(states).sum().backward()
+
+    step(alone=False)
+    compare("queries side by side", lambda: step(alone=False), lambda: step(alone=True))
+    with torch.inference_mode():
+        compare("statistics of entities", model._statistics, lambda: statistics(positive(model.entity)))
+
+
 def layers() -> None:
     """One layer of a path network, there and back: compiled by numba; without, in plain torch (on one core)."""
     import torch
@@ -259,6 +285,7 @@ TRICKS: dict[str, Callable[[], None]] = {
     "marks": marks,
     "remap": remap,
     "name-table": name_table,
+    "query-models": query_models,
     "layers": layers,
     "gpu-layers": gpu_layers,
     "optimizers": optimizers,
