@@ -6,6 +6,7 @@ import copy
 import difflib
 import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -91,7 +92,7 @@ class Strings:
     def span(self, text: str) -> tuple[int, int]:
         """The part of `order` whose strings equal `text`."""
         low, key = self._first(text)
-        return (low, self._bisect(key, right=True)) if low >= 0 else (0, 0)
+        return (low, bisect_right(self._sorted, key, low, key=self.raw)) if low >= 0 else (0, 0)
 
     def find(self, text: str) -> int:
         """The first id of a string, -1 if there is none."""
@@ -104,33 +105,20 @@ class Strings:
             key = text.encode()
         except UnicodeEncodeError:
             return -1, b""
-        low = self._bisect(key, right=False)
+        low = self.before(key)
         there = key and low < len(self._sorted) and self.raw(self._sorted[low]) == key
         return low if there else -1, key
 
     def beginning(self, text: str, most: int) -> list[int]:
         """The ids of strings that begin with `text`, in ascending order of their bytes."""
         key = text.encode("utf-8", "replace")
-        low = self._bisect(key, right=False)
+        low = self.before(key)
         near = (int(i) for i in self.order[low : low + most])
         return list(itertools.takewhile(lambda i: self.raw(i).startswith(key), near))
 
     def before(self, key: bytes) -> int:
         """How many strings come before the given bytes."""
-        return self._bisect(key, right=False)
-
-    def _bisect(self, key: bytes, right: bool) -> int:
-        low, high = 0, len(self.order)
-        view, ends, order = self._view, self._ends, self._sorted
-        while low < high:
-            middle = (low + high) // 2
-            i = order[middle]
-            found = bytes(view[ends[i] : ends[i + 1]])
-            if found < key or (right and found == key):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(self._sorted, key, key=self.raw)
 
     def near(self, text: str) -> list[str]:
         """Strings that may be meant by `text`: a small set in which the nearest ones are."""
