@@ -316,6 +316,12 @@ class SparqlParser(FilterParser):
             return token.text == "_" or not nearest(word, (*SUPPORTED, *UNSUPPORTED))
         return token.kind in ("variable", "prefixed", "exact", "label", "id", "unclosed") or token.text in ("[", "(")
 
+    def require(self, wanted: str, expected: str, near: Iterable[str] = ()) -> Token:
+        """Read a word of a kind, a sign or a keyword; anything else is refused."""
+        if wanted not in (self.token.kind, self.token.text.upper()):
+            self.unexpected(expected, near)
+        return self.advance()
+
     def unexpected(self, expected: str, near: Iterable[str] = ()) -> NoReturn:
         """Refuse the next word: by name if SPARQL knows it, with a suggestion if it is nearly a keyword."""
         token = self.token
@@ -332,10 +338,10 @@ class SparqlParser(FilterParser):
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
-    def group(self) -> tuple[Formula, frozenset[str]]:
+    def group(self, expected: str = "'{'", near: Iterable[str] = ()) -> tuple[Formula, frozenset[str]]:
         """A group and the variables it binds for sure."""
+        opening = self.require("{", expected, near)
         self.deeper()
-        opening = self.advance()
         parts: list[Formula] = []
         bound: set[str] = set()
         given: list[tuple[Token, Side]] = []
@@ -419,18 +425,14 @@ class SparqlParser(FilterParser):
         formula, bound = self.group()
         branches = [formula]
         while self.accept("UNION"):
-            if self.token.text != "{":
-                self.unexpected("'{' after UNION")
-            formula, names = self.group()
+            formula, names = self.group("'{' after UNION")
             branches.append(formula)
             bound &= names
         return disjunction(branches), bound
 
     def optional_pattern(self) -> None:
         """OPTIONAL { ?x attribute ?v }: a column that may be empty."""
-        if self.token.text != "{":
-            self.unexpected("'{' after OPTIONAL")
-        start = self.advance()
+        start = self.require("{", "'{' after OPTIONAL")
         parts: list[Formula] = []
         token = start
         if self.starts_term():
@@ -472,15 +474,10 @@ class SparqlParser(FilterParser):
         sides = [Side(variable, variable) for variable in map(self.variable, columns)]
         for token in columns:
             self.note(token, bound, shown=True)
-        branches = [
-            conjunction(
-                [
-                    *(self.compare("=", side, value) for side, value in zip(sides, first, strict=False)),
-                    self.among(sides[-1], last, columns[-1]),
-                ]
-            )
-            for first, last in rows.items()
-        ]
+        branches: list[Formula] = []
+        for first, last in rows.items():
+            same = [self.compare("=", side, value) for side, value in zip(sides, first, strict=False)]
+            branches.append(conjunction([*same, self.among(sides[-1], last, columns[-1])]))
         return disjunction(branches) if branches else self.among(sides[-1], [], columns[-1])
 
     def bind(self, bound: set[str]) -> tuple[Token, Side]:
@@ -492,10 +489,7 @@ class SparqlParser(FilterParser):
         if not self.accept("AS"):
             self.refuse_arithmetic("BIND of an expression")
             self.unexpected("AS after the value of BIND")
-        token = self.token
-        if token.kind != "variable":
-            self.unexpected("a variable after AS")
-        self.advance()
+        token = self.require("variable", "a variable after AS")
         self.expect(")", "after the variable of BIND")
         if token.text[1:] in bound:
             self.fail(f"{token.text} is bound before BIND; write FILTER({token.text} = …)", token)
@@ -524,9 +518,7 @@ class SparqlParser(FilterParser):
         if name is None:
             self.unexpected("the name of a graph after GRAPH")
         self.advance()
-        if self.token.text != "{":
-            self.unexpected("'{' after the name of the graph")
-        formula, bound = self.group()
+        formula, bound = self.group("'{' after the name of the graph")
         value = Value(name.text, "", name.position, name.length)
         where: list[Formula] = []
         for atom in dict.fromkeys(atom for atom in atoms(formula) if isinstance(atom, Atom)):
@@ -547,9 +539,7 @@ class SparqlParser(FilterParser):
         else:
             self.unexpected("SELECT or ASK", ("SELECT", "PREFIX", "ASK"))
         self.accept("WHERE")
-        if self.token.text != "{":
-            self.unexpected("'{' with the patterns", ("WHERE",))
-        body, bound = self.group()
+        body, bound = self.group("'{' with the patterns", ("WHERE",))
         order, numbers = self.modifiers()
         if self.accept("VALUES"):
             body = conjunction([body, self.values(set(bound))])
@@ -563,16 +553,9 @@ class SparqlParser(FilterParser):
             for name in alone:
                 del self.seen[name]
         free, shown = self.columns()
-        return Query(
-            free,
-            body,
-            numbers.get("LIMIT"),
-            numbers.get("OFFSET", 0),
-            shown,
-            tuple(Order(self.resolve_key(token, body), descending) for token, descending in order),
-            self.form,
-            self.counted,
-        )
+        keys = tuple(Order(self.resolve_key(token, body), descending) for token, descending in order)
+        limit, offset = numbers.get("LIMIT"), numbers.get("OFFSET", 0)
+        return Query(free, body, limit, offset, shown, keys, self.form, self.counted)
 
     def selection(self) -> None:
         if self.accept("*"):
@@ -614,17 +597,11 @@ class SparqlParser(FilterParser):
         distinct = self.accept("DISTINCT")
         chosen: dict[str, Token] | None = None
         if not self.accept("*"):
-            token = self.token
-            if token.kind != "variable":
-                self.unexpected("'*' or a variable in COUNT", ("DISTINCT",))
-            self.advance()
+            token = self.require("variable", "'*' or a variable in COUNT", ("DISTINCT",))
             chosen = {token.text[1:]: token} if distinct else None
         self.expect(")", "after what COUNT counts")
-        if not self.accept("AS"):
-            self.unexpected("AS and a variable after COUNT(…)")
-        if self.token.kind != "variable":
-            self.unexpected("a variable after AS")
-        self.counted = self.advance().text[1:]
+        self.require("AS", "AS and a variable after COUNT(…)")
+        self.counted = self.require("variable", "a variable after AS").text[1:]
         self.expect(")", "after COUNT(…) AS ?n")
         if self.token.kind == "variable" or self.token.text == "(":
             self.refuse("COUNT stands alone; nothing is grouped")

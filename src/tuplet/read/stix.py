@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -66,29 +67,22 @@ def from_objects(where: str, objects: Iterable[Any]) -> FactColumns:
     known = {str(one["id"]): one for one in whole if one["type"] != "relationship" and _counts(one)}
     tactics = {str(one.get("x_mitre_shortname")): one for one in known.values() if one["type"] == TACTIC_TYPE}
     said = _Said(where)
-    dropped, named = 0, dict.fromkeys(known, False)
     links = [one for one in whole if one["type"] == "relationship" and _counts(one)]
-    for link in links:
-        ends = [str(link.get(end)) for end in ("source_ref", "target_ref")]
-        if not all(end in known for end in ends):
-            dropped += 1
-            continue
-        named.update(dict.fromkeys(ends, True))
-    name_of = _names(known[one] for one, is_named in named.items() if is_named)
-    for link in links:
-        ends = [str(link.get(end)) for end in ("source_ref", "target_ref")]
-        if all(end in name_of for end in ends):
-            relation = str(link.get("relationship_type", "related-to")).replace("-", "_")
-            said.fact(name_of[ends[0]], relation, name_of[ends[1]], link)
+    ends = [(str(link.get("source_ref")), str(link.get("target_ref"))) for link in links]
+    kept = [(link, pair) for link, pair in zip(links, ends, strict=True) if known.keys() >= {*pair}]
+    named = {end for _, pair in kept for end in pair}
+    name_of = _names(known[one] for one in known if one in named)
+    for link, (source, target) in kept:
+        relation = str(link.get("relationship_type", "related-to")).replace("-", "_")
+        said.fact(name_of[source], relation, name_of[target], link)
     if not said.facts:
         raise BadInput(f"{where}: no relationships between objects of the bundle")
     for key, name in name_of.items():
         said.thing(name, known[key], tactics)
+    dropped, gone = len(links) - len(kept), len(whole) - len(known) - len(links)
     remarks = [f"{where}: {counted(dropped, 'relationship')} of objects that are not there, revoked or deprecated"]
-    gone = len(whole) - len(known) - len(links)
-    if gone:
-        remarks.append(f"{where}: {counted(gone, 'object')} revoked or deprecated, left out")
-    return said.columns().with_remarks(*remarks[0 if dropped else 1 :])
+    remarks.append(f"{where}: {counted(gone, 'object')} revoked or deprecated, left out")
+    return said.columns().with_remarks(*compress(remarks, (dropped, gone)))
 
 
 def _object(where: str, place: int, one: Any) -> StixObject:
