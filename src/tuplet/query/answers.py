@@ -632,27 +632,20 @@ class Answers(Sequence[Answer]):
 
     def plot(self, most: int = 20) -> altair.Chart:
         """The first answers as bars of truth, coloured by status (extra `plots`)."""
-        shown = range(min(most, len(self)))
-        rows = zip(shown, self._parts(0, len(shown)), strict=True)
-        return display.bars(
-            [
-                {
-                    "answer": f"{self._offset + i + 1}  {' · '.join(self._cells(values, labels))}",
-                    "truth": truth,
-                    "status": status or "not known",
-                }
-                for i, (values, labels, truth, status, _) in rows
-            ],
-            self.query,
-        )
+        rows = [
+            {
+                "answer": f"{place}  {' · '.join(self._cells(answer.values, answer.labels))}",
+                "truth": answer.truth,
+                "status": answer.status or "not known",
+            }
+            for place, answer in enumerate(self[:most], self._offset + 1)
+        ]
+        return display.bars(rows, self.query)
 
     def plot_ranks(self) -> altair.LayerChart:
         """Truth against rank, and the bound that no tuple further down exceeds (extra `plots`)."""
-        truth, status = self.ranking.truth.tolist(), self._statuses
-        points = [
-            {"rank": self._offset + i + 1, "truth": truth[i], "status": status[i] or "not known"}
-            for i in range(len(self))
-        ]
+        ranked = enumerate(zip(self.ranking.truth.tolist(), self._statuses, strict=True), self._offset + 1)
+        points = [{"rank": i, "truth": truth, "status": status or "not known"} for i, (truth, status) in ranked]
         return display.ranks(points, self.bound, self.query)
 
     def _repr_html_(self) -> str:

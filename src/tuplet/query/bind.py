@@ -362,22 +362,18 @@ class ClauseBinder:
         one, other = self.node(left.of), self.node(right.of)
         if not found:
             raise NeverHolds
-        parts = [(operator, *common(a, b)) for a, b in found]
+        parts = [common(a, b) for a, b in found]
         if one >= 0 and other >= 0 and one != other:
-            if len(parts) == 1:
-                return [Compared(one, other, *parts[0])]
-            if operator == "=":
-                return [Compared(one, other, operator, *together([(a, b) for _, a, b in parts]))]
+            if len(parts) == 1 or operator == "=":
+                return [Compared(one, other, operator, *(parts[0] if len(parts) == 1 else together(parts)))]
             raise BadInput(f"{left.name.text} or {right.name.text} holds values of several kinds, which do not compare")
         # one entity, or one of them is named: the entities for which it holds can be listed
         variable = max(one, other)
         listed = []
-        for compare, a, b in parts:
+        for a, b in parts:
             keys = np.unique(a.keys if one >= 0 else b.keys)
-            same = Compared(0, 1, compare, a, b)
-            first = keys if one >= 0 else np.full(len(keys), ~one)
-            second = keys if other >= 0 else np.full(len(keys), ~other)
-            listed.append(keys[same.holds(first, second)])
+            first, second = (keys if node >= 0 else np.full(len(keys), ~node) for node in (one, other))
+            listed.append(keys[Compared(0, 1, operator, a, b).holds(first, second)])
         if variable < 0:
             if not any(len(keys) for keys in listed):
                 raise NeverHolds
