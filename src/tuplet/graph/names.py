@@ -407,14 +407,12 @@ class Finder:
     def _matches(self, key: str, most: int) -> dict[int, tuple[int, int, str]]:
         """Grade, length and text of the best match of each id."""
         found: dict[int, tuple[int, int, str]] = {}
-        for strings in (self.words.labels, self.words.strings):
-            for variant in dict.fromkeys((key, key.lower(), key.capitalize(), key.title())):
+        for variant in dict.fromkeys((key, key.lower(), key.capitalize(), key.title())):
+            for strings in (self.words.labels, self.words.strings):
                 for i in strings.beginning(variant, 4 * most):
                     _note(found, i, strings, 0)
-        if self.words.aliases is not None:
-            for variant in dict.fromkeys((key, key.lower(), key.capitalize(), key.title())):
-                for text, i in self.words.aliases.beginning(variant, most):
-                    _better(found, i, (0, len(text), text))
+            for text, i in self.words.aliases.beginning(variant, most) if self.words.aliases else ():
+                _better(found, i, (0, len(text), text))
         if len(found) < most:
             for strings, lowered in self._lowered:
                 _search_inside(strings, lowered, key.lower().encode("utf-8", "replace"), found, 40 * most)
@@ -429,16 +427,12 @@ class Finder:
 def _search_inside(
     strings: Strings, lowered: bytes, key: bytes, found: dict[int, tuple[int, int, str]], most: int
 ) -> None:
-    at = lowered.find(key)
-    for _ in range(most):
-        if at < 0:
-            return
+    for at in _occurrences(lowered, key, most):
         i = int(np.searchsorted(strings.offsets, at, side="right")) - 1
         if at + len(key) <= strings.offsets[i + 1]:
             begins = at == strings.offsets[i]
             word = begins or not lowered[at - 1 : at].isalnum()
             _note(found, i, strings, 0 if begins else 1 if word else 2)
-        at = lowered.find(key, at + 1)
 
 
 def _note(found: dict[int, tuple[int, int, str]], i: int, strings: Strings, grade: int) -> None:

@@ -170,25 +170,11 @@ def _deal_edges(f: int, e: int, count: int) -> Iterator[list[Pair]]:
     variables = _variables(f, e)
     free_edges: list[list[Pair]] = [[]] if f < 2 else [[], [((_FREE, 1), (_FREE, 2))]]
     for joined in free_edges:
-        for shares in _partitions(count - len(joined), e, count):
-            if all(share < len(variables) - i for i, share in enumerate(shares)):
+        for shares in combinations_with_replacement(range(count, -1, -1), e):
+            fits = all(share < len(variables) - i for i, share in enumerate(shares))
+            if fits and sum(shares) == count - len(joined):
                 dealt = [(variables[i], b) for i, share in enumerate(shares) for b in variables[i + 1 : i + 1 + share]]
                 yield dealt + joined
-
-
-def _partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """Ways to write `total` as `parts` non-increasing numbers from 0.
-
-    >>> list(_partitions(3, 2, 3))
-    [(3, 0), (2, 1)]
-    """
-    if not parts:
-        if not total:
-            yield ()
-        return
-    for first in range(min(total, largest), -1, -1):
-        for rest in _partitions(total - first, parts - 1, first):
-            yield first, *rest
 
 
 def _add_edges(
