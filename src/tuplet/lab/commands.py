@@ -6,9 +6,9 @@ import argparse
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -235,18 +235,15 @@ def bench_run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"run": result.label, "queries": len(result.rows), "percent": means, **told, "quality": quality}
 
 
-@contextmanager
-def _pool(arguments: argparse.Namespace) -> Iterator[Executor | None]:
+def _pool(arguments: argparse.Namespace) -> AbstractContextManager[Executor | None]:
     """The workers of a cluster, if `--ray` names one."""
     if not arguments.ray:
-        yield None
-        return
+        return nullcontext()
     if arguments.workers:
         raise BadInput("give either --workers or --ray, not both")
     from tuplet.truth.cluster import RayExecutor
 
-    with RayExecutor(arguments.ray) as executor:
-        yield executor
+    return RayExecutor(arguments.ray)
 
 
 def _queries(arguments: argparse.Namespace) -> QuerySet:

@@ -139,7 +139,7 @@ def draw(graph: Neighbours, name: str, count: int, generator: torch.Generator) -
     denied = [i for i, edge in enumerate(pattern.edges) if edge.negated]
     if name == "pni":  # its negated edge ends the path s1 → e → f: the path is drawn from another answer of r(s2, f)
         views[:, 2], nodes[S2] = graph.backwards(entity, chance)
-        other = _member(graph.reach(graph.one(nodes[S2]), views[:, 2]) > 0, generator)
+        other = _members(graph.reach(graph.one(nodes[S2]), views[:, 2]) > 0, 1, generator)[:, 0]
         views[:, 1], nodes[E1] = graph.backwards(other, chance)
         views[:, 0], nodes[S1] = graph.backwards(nodes[E1], chance)
     else:
@@ -148,7 +148,7 @@ def draw(graph: Neighbours, name: str, count: int, generator: torch.Generator) -
             views[:, i], nodes[head] = graph.backwards(nodes[tail], chance)
         for i in denied:
             head, tail, _ = pattern.edges[i]
-            other = _member(_admit(graph, pattern, tail, nodes, views), generator)
+            other = _members(_admit(graph, pattern, tail, nodes, views), 1, generator)[:, 0]
             views[:, i], nodes[head] = graph.backwards(other, chance)
     constants = torch.stack([nodes[~place] for place in range(pattern.constants)], 1)
     keep = _distinct(pattern, nodes, views)
@@ -183,11 +183,6 @@ def _distinct(pattern: Pattern, nodes: Mapping[int, Tensor], views: Tensor) -> T
             if i < j and end == tail and head < 0 and other < 0:
                 keep &= (views[:, i] != views[:, j]) | (nodes[head] != nodes[other])
     return keep
-
-
-def _member(sets: Tensor, generator: torch.Generator) -> Tensor:
-    """A random member of each non-empty set [n, entities] → [n]."""
-    return _members(sets, 1, generator)[:, 0]
 
 
 def _members(sets: Tensor, count: int, generator: torch.Generator) -> Tensor:

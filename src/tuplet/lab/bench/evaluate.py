@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from tuplet.lab.bench.queries import BenchQuery
 from tuplet.lab.bench.results import ResultRow, RunSettings
 from tuplet.lab.bench.shapes import topology
 from tuplet.query.engine import Plan
-from tuplet.query.limits import Deadline, Limits, OutOfTime
+from tuplet.query.limits import Deadline, OutOfTime
 from tuplet.query.ranking import Ranking
 from tuplet.query.source import Source
 
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from tuplet.engines.marginals import MarginalEngine
 
 Scores: TypeAlias = NDArray[np.floating[Any]]  # [k, entities]
-
-
-@runtime_checkable
-class Keeps(Protocol):
-    """What an engine that prunes may have beside `run_many`: a list that is longer than what it proves."""
-
-    def kept(self, plans: Sequence[Any], limits: Limits, deadline: Deadline, first: int) -> list[Ranking]:
-        """Everything that was not pruned; `exact` says whether the first tuples are proven to be the best."""
 
 
 class Evaluator:
@@ -97,8 +89,10 @@ class Evaluator:
         # Budgets that adapt grow until as many are proven as the filtered HIT@10 may need.
         needed = max(CUTS) + max(len(query.filtered) + len(query.scored) for query in queries)
         deadline = Deadline(self.limits.timeout)
-        if isinstance(self.engine, Keeps):
-            rankings = self.engine.kept(plans, replace(self.limits, k=needed), deadline, max(CUTS))
+        # An engine that prunes may have a list that is longer than what it proves: everything that was not pruned.
+        kept = getattr(self.engine, "kept", None)
+        if kept is not None:
+            rankings = kept(plans, replace(self.limits, k=needed), deadline, max(CUTS))
         else:
             rankings = self.engine.run_many(plans, replace(self.limits, k="all"), deadline)
         ranks = [
