@@ -35,7 +35,7 @@ from tuplet.predict.device import pick_device, precision, tune_cpu
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import describe as describe_model
 from tuplet.predict.model_folder import load, save
-from tuplet.predict.train import task_for, train
+from tuplet.predict.train import make_task, train
 from tuplet.predict.training import Position, RunOptions, Task, read_config
 from tuplet.settings import changed, describe, to_mapping
 
@@ -80,7 +80,7 @@ def measure(arguments: dict[str, Any]) -> dict[str, Any]:
         config = choose_settings(len(edges["train"][0]), arguments["model"] or TrainConfig().model)
     config = changed(config, {key: arguments[key] for key, *_ in describe(TrainConfig)}, "flags")
     if arguments["minutes"] and not arguments["resume"]:
-        step = seconds_per_step(task_for(whole, config, pick_device(arguments["device"])))
+        step = seconds_per_step(make_task(whole, config, pick_device(arguments["device"])))
         config = changed(config, {"steps": max(1, int(60 * arguments["minutes"] / step))})
         print(f"{1000 * step:.1f} ms a step, {config.steps:,} steps", file=sys.stderr)
     began = time.monotonic()

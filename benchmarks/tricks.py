@@ -75,11 +75,11 @@ def spare() -> None:
 
 def packed_names() -> None:
     """Tuples in the order of their names by one number each; without, column by column."""
-    from tuplet.engines.crisp import name_order
+    from tuplet.engines.crisp import order_by_name
 
     rng = np.random.default_rng(0)
     tuples, rank = rng.integers(0, 50_000, (1_000_000, 3)).astype(np.int32), rng.permutation(50_000).astype(np.int32)
-    compare("packed names", lambda: name_order(tuples, rank), lambda: np.lexsort(rank[tuples].T[::-1]), times=3)
+    compare("packed names", lambda: order_by_name(tuples, rank), lambda: np.lexsort(rank[tuples].T[::-1]), times=3)
 
 
 def packed_truths() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from repeatable import SOAK, examples, seeds
 from tuplet.engines import exact
 from tuplet.engines.effort import Effort
-from tuplet.engines.exact import Checker, rows_of_facts
+from tuplet.engines.exact import Checker, load_fact_rows
 from tuplet.query.limits import NO_DEADLINE, Deadline, Only
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses, Ranking
@@ -39,7 +39,7 @@ def run(
     deadline: Deadline = NO_DEADLINE,
     **limits: int,
 ) -> Ranking:
-    checker = Checker(clauses, rows_of_facts(table.facts(), np.arange(table.entities, dtype=np.int32)))
+    checker = Checker(clauses, load_fact_rows(table.facts(), np.arange(table.entities, dtype=np.int32)))
     plan = exact.plan(clauses, table, rank)
     return exact.run(plan, k, Logic.from_name(logic), Effort(deadline, **limits), only, checker.holds)
 

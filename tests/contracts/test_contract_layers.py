@@ -12,7 +12,7 @@ from random_conditions import with_conditions
 from repeatable import seeds
 from tuplet.engines import brute, crisp, exact
 from tuplet.engines.effort import Effort
-from tuplet.engines.exact import Checker, rows_of_facts
+from tuplet.engines.exact import Checker, load_fact_rows
 from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import run as run_ns3
 from tuplet.graph.adjacency import Adjacency
@@ -114,7 +114,7 @@ def test_the_exact_engine(block: int, constants: bool) -> None:
 
         def run(clauses: Clauses, flat: TruthTable, k: int, logic: str, only: str | None, rank: np.ndarray) -> Ranking:
             plan = exact.plan(clauses, table, rank)  # noqa: B023
-            checker = Checker(clauses, rows_of_facts(facts, rank))  # noqa: B023
+            checker = Checker(clauses, load_fact_rows(facts, rank))  # noqa: B023
             return exact.run(plan, k, Logic.from_name(logic), Effort(), only, checker.holds)  # type: ignore[arg-type]
 
         k, logic = int(rng.choice([1, 3, 20])), LOGICS[seed % len(LOGICS)]

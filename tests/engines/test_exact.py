@@ -7,7 +7,7 @@ import pytest
 
 from tuplet.engines import brute, exact
 from tuplet.engines.effort import Effort
-from tuplet.engines.exact import Checker, rows_of_facts
+from tuplet.engines.exact import Checker, load_fact_rows
 from tuplet.errors import BudgetExceeded
 from tuplet.query.limits import Deadline, Only
 from tuplet.query.logic import Logic
@@ -52,7 +52,7 @@ def run(
     timeout: float | None = None,
     **caps: int,
 ) -> Ranking:
-    checker = Checker(query, rows_of_facts(table.facts(), np.arange(table.entities, dtype=np.int32)))
+    checker = Checker(query, load_fact_rows(table.facts(), np.arange(table.entities, dtype=np.int32)))
     effort = Effort(Deadline(timeout), **caps)
     return exact.run(exact.plan(query, table), k, Logic.from_name(logic), effort, only, checker.holds)
 

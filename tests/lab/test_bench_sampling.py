@@ -16,7 +16,7 @@ import pytest
 from random_graph import random_graph
 
 from repeatable import SOAK
-from tuplet.engines.exact import Checker, rows_of_facts
+from tuplet.engines.exact import Checker, load_fact_rows
 from tuplet.errors import BadInput, UnknownName
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
@@ -43,7 +43,7 @@ def sampled(graph: KnowledgeGraph) -> QuerySet:
 
 def holds(query: BenchQuery, facts: Adjacency, tuples: np.ndarray) -> np.ndarray:
     rank = np.arange(facts.row_entity.max() + 1, dtype=np.int32)
-    return Checker(query.clauses(), rows_of_facts(facts, rank)).holds(tuples, NO_DEADLINE)
+    return Checker(query.clauses(), load_fact_rows(facts, rank)).holds(tuples, NO_DEADLINE)
 
 
 # --- an independent engine: SQL made from the text of the formula ------------------------------------------------

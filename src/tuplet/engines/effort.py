@@ -14,7 +14,7 @@ WAITING = 320  # bytes of a tuple that waits in a heap and is known in a set
 _FIXED, _EACH = 64, 24  # bytes of a tuple that is found and of each variable of it, until it is in order and explained
 
 
-def found_size(variables: int) -> int:
+def tuple_size(variables: int) -> int:
     """Bytes of a tuple that is found: the room it is written to, copies, the keys of its order."""
     return _FIXED + _EACH * variables
 
@@ -63,7 +63,7 @@ class Effort:
         size, most = self.memory.held + more, self.memory.most
         return (most is None or size <= most) and self.deadline.brake.may_hold(size)
 
-    def fitting(self, rows: int, size: int) -> int:
+    def fit_rows(self, rows: int, size: int) -> int:
         """How many of so many rows of some bytes each may be held: all, or a half, a quarter, … of them."""
         while rows and not self.room_for(rows * size):
             rows //= 2

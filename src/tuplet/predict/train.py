@@ -41,7 +41,7 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
     if settings is None and options.resume:
         settings = read_config(options.folder, TrainConfig)
     settings = settings or choose_settings(edges.count("train"))
-    about = TrainingRun(task_for(edges, settings, device), options).complete()
+    about = TrainingRun(make_task(edges, settings, device), options).complete()
     return TrainingResult(
         load_for(edges, options.folder, device),
         {split: LinkMetrics(**values) for split, values in about["metrics"].items()},
@@ -52,7 +52,7 @@ def train(graph: KnowledgeGraph | TrainingEdges, settings: TrainConfig | None, o
     )
 
 
-def task_for(edges: TrainingEdges, config: TrainConfig, device: torch.device) -> Task:
+def make_task(edges: TrainingEdges, config: TrainConfig, device: torch.device) -> Task:
     """What is trained by these settings."""
     kind = trained_class(config.model)
     if issubclass(kind, EmbeddingModel):

@@ -36,7 +36,7 @@ from tuplet.predict.base import TrainingEdges
 from tuplet.predict.config import MINUTES, PRESETS, TrainConfig, choose_settings, count_ranked
 from tuplet.predict.device import pick_device, precision, tune_cpu
 from tuplet.predict.model_folder import DESCRIPTION, describe, load_for, trained_class
-from tuplet.predict.train import task_for
+from tuplet.predict.train import make_task
 from tuplet.predict.train import train as train_model
 from tuplet.predict.training import Interrupted, OtherRun, Position, RunOptions, Task, read_config
 from tuplet.progress import Report, counted, duration
@@ -436,7 +436,7 @@ def seconds_per_step(task: Task, clock: Callable[[], float] = time.monotonic) ->
 def _speed(
     edges: TrainingEdges, sizes: GraphSizes, config: TrainConfig, device: torch.device, clock: Callable[[], float]
 ) -> float:
-    step = seconds_per_step(task_for(edges, config, device), clock)
+    step = seconds_per_step(make_task(edges, config, device), clock)
     return config.batch * question_work(config, sizes) / max(step, 1e-9)
 
 

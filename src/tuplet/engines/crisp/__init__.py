@@ -28,7 +28,7 @@ from tuplet.engines.crisp.planning import (
     ClausePlan,
     CrispPlan,
     JoinPart,
-    first_state,
+    new_join_state,
     plan,
 )
 from tuplet.engines.effort import Effort
@@ -82,10 +82,11 @@ class Crisp(Engine[Join]):
         return holds(plan.clauses, plan.source, tuples, deadline).astype(float)
 
 
-def name_order(tuples: NDArray[np.int32], rank: NDArray[np.int32], wanted: int | None = None) -> NDArray[np.int64]:
+def order_by_name(tuples: NDArray[np.int32], rank: NDArray[np.int32], wanted: int | None = None) -> NDArray[np.int64]:
     """The places of the first `wanted` tuples [n, k] in the order of names, column by column; `rank` is that of ids.
 
-    >>> name_order(np.array([[0, 1], [2, 0], [2, 2]], dtype=np.int32), np.array([2, 1, 0], dtype=np.int32), 2).tolist()
+    >>> tuples, rank = (np.array(ids, dtype=np.int32) for ids in ([[0, 1], [2, 0], [2, 2]], [2, 1, 0]))
+    >>> order_by_name(tuples, rank, 2).tolist()
     [2, 1]
     """
     n, width = tuples.shape
@@ -167,7 +168,7 @@ class JoinSearch:
         self.effort, self.size = effort, _FIXED + _EACH * self.variables
         self.seen = seen or RowSet(len(part.free), effort, 1 << 11 if part.distinct else 1)
         self.visited = RowSet(part.memo_width, effort, 1 << 10 if part.memo_width else 1)
-        self.state = first_state(part.program, self.variables, part.memo_width)
+        self.state = new_join_state(part.program, self.variables, part.memo_width)
         self.done = False
 
     @property
@@ -204,7 +205,7 @@ class JoinSearch:
     def blocks(self, most: int | None, deadline: Deadline, given: int = 0) -> Iterator[Tuples]:
         """The next assignments, at most so many, after so many; at a limit first those that were found until then."""
         while not self.done and most != 0:
-            out = np.empty((room_of(self.effort, given, most, self.size), self.variables), dtype=np.int32)
+            out = np.empty((choose_room(self.effort, given, most, self.size), self.variables), dtype=np.int32)
             try:
                 block = self.fill(out, deadline)
             except (OutOfTime, BudgetExceeded):
@@ -283,7 +284,7 @@ class DistinctAnswers:
         size = _FIXED + _EACH * len(clause.graph.variables)
         while start < total and self.left != 0:
             self._check()
-            room = min(room_of(self.effort, self.given, self.left, size), total - start)
+            room = min(choose_room(self.effort, self.given, self.left, size), total - start)
             self.effort.hold(room * size)
             stop = start + room
             number = np.arange(start, stop, dtype=np.int64)
@@ -317,10 +318,10 @@ class Found:
         return self.tuples.nbytes + self.clause.nbytes + self.assignment.nbytes
 
 
-def room_of(effort: Effort, given: int, left: int | None, size: int) -> int:
+def choose_room(effort: Effort, given: int, left: int | None, size: int) -> int:
     """Rows of the next block after so many, where so many are left: what fits, but at least one."""
     room = min(_BATCH, max(_FIRST, given))
-    return max(1, effort.fitting(room if left is None else min(room, left), size))
+    return max(1, effort.fit_rows(room if left is None else min(room, left), size))
 
 
 def collect(
@@ -415,7 +416,7 @@ def run(
 
 def _put_in_order(plan: CrispPlan, source: Source, found: Found, wanted: int | None, effort: Effort) -> Ranking:
     """The first of the answers that were collected; a witness in the clause that gave them."""
-    order = name_order(found.tuples, source.graph.entities.sort_rank, wanted)
+    order = order_by_name(found.tuples, source.graph.entities.sort_rank, wanted)
     clause, assignment = found.clause[order], found.assignment[order]
     assignments = []
     for number, own in enumerate(plan.clauses):

@@ -91,7 +91,7 @@ class JoinState(NamedTuple):
     registers: Longs  # [6]
 
 
-def first_state(program: JoinProgram, variables: int, memo_width: int) -> JoinState:
+def new_join_state(program: JoinProgram, variables: int, memo_width: int) -> JoinState:
     """The state before the first step, for a clause of so many variables."""
     depths, lists = len(program.steps), len(program.lists)
     key = max(len(program.free), memo_width, 1)
@@ -479,7 +479,7 @@ def describe(variables: Sequence[str], part: JoinPart, entity: Naming, relation:
     return lines
 
 
-def failure(variables: Sequence[str], fails: Edge | tuple[int, int], entity: Naming, relation: Naming) -> str:
+def explain_failure(variables: Sequence[str], fails: Edge | tuple[int, int], entity: Naming, relation: Naming) -> str:
     """Why a clause has no answers: a ground atom that is not as it says, or something that differs from itself."""
     if not isinstance(fails, Edge):
         name = entity(~fails[0]) if fails[0] < 0 else f"?{variables[fails[0]]}"
@@ -518,7 +518,7 @@ class CrispPlan:
         for number, clause in enumerate(self.clauses, start=1):
             lines.append(f"clause {number} of {len(self.clauses)}: crisp join, variable at a time")
             if clause.fails is not None:
-                lines.append("  no answers: " + failure(clause.graph.variables, clause.fails, entity, relation))
+                lines.append("  no answers: " + explain_failure(clause.graph.variables, clause.fails, entity, relation))
             for part_number, part in enumerate(clause.parts, start=1):
                 if len(clause.parts) > 1:
                     kind = "answers combine freely" if part.free else "one witness suffices"

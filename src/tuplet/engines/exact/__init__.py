@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.effort import Effort, found_size
+from tuplet.engines.effort import Effort, tuple_size
 from tuplet.engines.exact.kernels import FULL_MEMO, FULL_NODES, FULL_SEEN
 from tuplet.engines.exact.lexical import first_by_name
 from tuplet.engines.exact.part import BoundClause, bind_clause
-from tuplet.engines.exact.rows import SearchRows, are_doubted, freeze_rows, missing_clauses, rows_of, split_rows
+from tuplet.engines.exact.rows import SearchRows, are_doubted, freeze_rows, load_rows, missing_clauses, split_rows
 from tuplet.engines.exact.stream import (
     EQUAL,
     ClauseStream,
@@ -73,7 +73,7 @@ class ExactPlan(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of a tuple that is found."""
-        return found_size(max(len(own.clause.variables) for own in self.bound))
+        return tuple_size(max(len(own.clause.variables) for own in self.bound))
 
     def __str__(self) -> str:
         if len(self.bound) == 1:
@@ -86,7 +86,7 @@ class ExactPlan(NamedTuple):
 
 def plan(clauses: Clauses, table: TruthTable, rank: NDArray[np.int32] | None = None) -> ExactPlan:
     """The plan of a query on a table; `rank` is the place of each entity in order of names (default: of ids)."""
-    rows = rows_of(table, rank)
+    rows = load_rows(table, rank)
     return ExactPlan(table, tuple([bind_clause(clause, rows) for clause in clauses]))
 
 
@@ -127,7 +127,7 @@ def run(
             stream.bound = max(stream.bound, min(1.0, float(truth[-1]) * (1 + EQUAL)) if len(tuples) else 1.0)
     # A limit stopped the search: after what is proven comes what was found but not proven to come next.
     if len(tuples) < k:
-        room = effort.fitting(k - len(tuples), plan.size)
+        room = effort.fit_rows(k - len(tuples), plan.size)
         more, values, found_there = _explain(streams, stream.unproven(room)[0], logic, effort)
         true = values > 0
         tuples, truth = np.concatenate([tuples, more[true]]), np.concatenate([truth, values[true]])
@@ -324,7 +324,7 @@ class Checker:
                 warm()  # an engine of another kind has not brought in what is compiled
         source.facts_of(clauses)
         if "facts" not in source.prepared:
-            source.prepared["facts"] = rows_of_facts(source.facts, source.graph.entities.sort_rank)
+            source.prepared["facts"] = load_fact_rows(source.facts, source.graph.entities.sort_rank)
         return Checker(clauses, source.prepared["facts"], effort)
 
     def judge(self, tuples: NDArray[np.integer], deadline: Deadline) -> NDArray[np.int8]:
@@ -360,7 +360,7 @@ class Checker:
             raise OutOfMemory if self.effort.exceeded() == "memory" else OutOfTime
 
 
-def rows_of_facts(facts: Adjacency, rank: NDArray[np.int32]) -> SearchRows:
+def load_fact_rows(facts: Adjacency, rank: NDArray[np.int32]) -> SearchRows:
     """Facts as rows: no truth beside them means 1."""
     none = np.zeros(0, dtype=np.float32)
     return SearchRows(freeze_rows(facts, none, none.astype(np.int32), none, rank), facts)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tuplet.engines.condition_tests import list_allowed
 from tuplet.engines.effort import Effort
 from tuplet.engines.exact.part import bind_clause
-from tuplet.engines.exact.rows import SearchRows, span_of
+from tuplet.engines.exact.rows import SearchRows, find_span
 from tuplet.engines.exact.stream import ClauseStream, Ids, Values
 from tuplet.graph.adjacency import consecutive
 from tuplet.query.limits import OutOfTime
@@ -174,7 +174,7 @@ def _neighbours(
     """All neighbours of some entities under a view with at least a truth; None if more than `most` entries are read."""
     rows = source.rows
     if len(entities) == 1:
-        start, stop = span_of(rows, int(entities[0]), view)
+        start, stop = find_span(rows, int(entities[0]), view)
         span = slice(start, stop)
         return _keep_true(rows.neighbour[span], rows.truth, span, least)
     at = source.adjacency.places(entities, view)

@@ -12,8 +12,8 @@ import numpy as np
 from tuplet.engines.condition_tests import ConditionTests, list_allowed
 from tuplet.engines.exact import kernels as kernel
 from tuplet.engines.exact.kernels import Program
-from tuplet.engines.exact.planning import ENTITY, SPAN, VIEW, Layout, Longs, Shape, layout_of
-from tuplet.engines.exact.rows import SearchRows, freeze, span_of, value_of
+from tuplet.engines.exact.planning import ENTITY, SPAN, VIEW, Layout, Longs, Shape, find_layout
+from tuplet.engines.exact.rows import SearchRows, find_span, find_truth, freeze
 from tuplet.engines.kernels import ready
 from tuplet.graph.attributes import Ids
 from tuplet.progress import counted
@@ -74,7 +74,7 @@ class PartOutline:
             root = _begin(self.shape, relation, rows, few)
         key = (*anchors, root)
         if key not in self.layouts:
-            layout = layout_of(replace(self.shape, anchors=anchors, root=root))
+            layout = find_layout(replace(self.shape, anchors=anchors, root=root))
             self.layouts[key] = layout, layout.leading(self.select)
         return self.layouts[key]
 
@@ -134,7 +134,7 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
     )
     ground: list[float] = []
     for i in outline.ground:
-        value = value_of(rows, ~edges[i].head, edges[i].relation, ~edges[i].tail)
+        value = find_truth(rows, ~edges[i].head, edges[i].relation, ~edges[i].tail)
         ground.append(1.0 - value if edges[i].negated else value)
     for i in outline.ground_different:
         ground.append(float(different[i][0] != different[i][1]))
@@ -143,7 +143,7 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
         spans = {}
         for local, i in part.constants:
             head, relation, tail, _ = edges[i]
-            spans[local] = span_of(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
+            spans[local] = find_span(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
         relations = [edges[i].relation for i in part.edges]
         conditions, few, tests = _NO_CONDITIONS
         if part.tests:

@@ -469,7 +469,7 @@ class _Builder:
 
 
 @lru_cache(maxsize=4096)
-def layout_of(shape: Shape) -> Layout:
+def find_layout(shape: Shape) -> Layout:
     """The layout of a shape, made once."""
     if shape.variables > MOST_VARIABLES:
         raise BudgetExceeded(

@@ -115,7 +115,7 @@ def _numbers(rows: slice | Longs, places: Ints | slice = slice(None)) -> Longs:
     return rows[places]
 
 
-def rows_of(table: TruthTable, rank: Ints | None = None) -> SearchRows:
+def load_rows(table: TruthTable, rank: Ints | None = None) -> SearchRows:
     """The rows of a table; `rank` is the place of each entity by name (default: by id)."""
     known, made = table.prepared.get("rows", (None, None))
     if made is None or known is not rank:
@@ -145,16 +145,16 @@ def freeze(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def value_of(rows: Rows, head: int, relation: int, tail: int) -> float:
+def find_truth(rows: Rows, head: int, relation: int, tail: int) -> float:
     """The truth of one edge."""
-    start, stop = span_of(rows, head, 2 * relation)
+    start, stop = find_span(rows, head, 2 * relation)
     at = bisect_left(rows.neighbour, tail, start, stop)
     if at == stop or rows.neighbour[at] != tail:
         return 0.0
     return float(rows.truth[at]) if len(rows.truth) else 1.0
 
 
-def span_of(rows: Rows, entity: int, view: int) -> tuple[int, int]:
+def find_span(rows: Rows, entity: int, view: int) -> tuple[int, int]:
     """Where the neighbours of an entity under a view lie; an empty span if it has none."""
     for layer in rows.newer:
         row = _place(rows, entity, layer.item(view), layer.item(view + 1))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.engines.effort import SLICE, SLOWEST, WAITING, Effort, found_size
+from tuplet.engines.effort import SLICE, SLOWEST, WAITING, Effort, tuple_size
 from tuplet.engines.exact import kernels as kernel
 from tuplet.engines.exact import search_kernels
 from tuplet.engines.exact.kernels import NODE, TUPLE, Rows, State
@@ -91,7 +91,7 @@ def extend(array: NDArray[Any], more: int | None = None) -> NDArray[Any]:
     return grown
 
 
-def size_of(state: State) -> int:
+def count_bytes(state: State) -> int:
     """Bytes of a state."""
     return sum(array.nbytes for array in state)
 
@@ -150,8 +150,8 @@ class PartStream:
             status = self._work(len(out), out, truth, NO_ORDER, NO_SPARE)
             if status != kernel.FILLED or len(out) >= n:
                 break
-            wanted, size = min(len(out), n - len(out)), found_size(len(self.part.members))
-            more = self.effort.fitting(wanted, size)
+            wanted, size = min(len(out), n - len(out)), tuple_size(len(self.part.members))
+            more = self.effort.fit_rows(wanted, size)
             if more < wanted and more <= len(out) // 16:  # not worth copying what there is
                 self.effort.memory.full = True
                 self.stopped = "memory"
@@ -210,7 +210,7 @@ class PartStream:
             if status == kernel.SLICE:
                 # a step that alone needs more than a slice gets a larger one
                 slice_size = 2 * slice_size if count[kernel.COMMITS] == commits else SLICE
-            elif self.effort.too_late_for(size_of(self.state)):
+            elif self.effort.too_late_for(count_bytes(self.state)):
                 self.stopped = "timeout"
                 return status
             elif not self.effort.grow(self._growth(status)):
@@ -232,11 +232,11 @@ class PartStream:
 
     def _growth(self, reason: int) -> int:
         """Bytes that enlarging takes; the first arrays, which are too small to matter, count from then on."""
-        return growth(self.state, reason) + size_of(self.state) - self._held
+        return growth(self.state, reason) + count_bytes(self.state) - self._held
 
     def _enlarge(self, reason: int) -> None:
         self.state = enlarge(self.state, reason)
-        size = size_of(self.state)
+        size = count_bytes(self.state)
         self.effort.memory.held += size - self._held
         self._held = size
 

@@ -61,7 +61,7 @@ class FuzzyNode:
     def take(self, at: Tensor) -> FuzzyNode:
         return FuzzyNode(self.rows.take(at), self.value[at], self.upper[at], self.score[at])
 
-    def of_queries(self, number: Tensor) -> FuzzyNode:
+    def take_queries(self, number: Tensor) -> FuzzyNode:
         """The rows of some queries, renumbered (`number` is -1 for the others)."""
         some = self.take((number[self.rows.query] >= 0).nonzero().view(-1))
         return replace(some, rows=replace(some.rows, query=number[some.rows.query]))
@@ -126,7 +126,7 @@ class BoxBudget:
         return BoxBudget(B=None, merge=merge, enumerate=None)
 
     @staticmethod
-    def within(limits: Limits) -> BoxBudget:
+    def from_limits(limits: Limits) -> BoxBudget:
         """The budget that a question allows."""
         return BoxBudget.all(limits.merge) if limits.budget == "all" else BoxBudget(limits.budget, limits.merge)
 
@@ -421,7 +421,7 @@ def _merge_pair(
     """The box of the queries that merge the same pair."""
     if len(queries) < problem.queries:
         number = renumber(queries, problem.queries)
-        nodes = [node.of_queries(number) for node in nodes]
+        nodes = [node.take_queries(number) for node in nodes]
         problem, outside = problem.take(queries), outside[queries]
         floor = None if floor is None else floor[queries]
     u, v = (nodes[i] for i in pair)

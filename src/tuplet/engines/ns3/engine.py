@@ -101,7 +101,7 @@ class Ns3(Engine[MergePlan]):
 
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         queries, rank = [plan.clauses for plan in plans], plans[0].source.graph.entities.sort_rank
-        count, budget = None if limits.k == "all" else limits.count(1 << 62), BoxBudget.within(limits)
+        count, budget = None if limits.k == "all" else limits.count(1 << 62), BoxBudget.from_limits(limits)
         try:
             with count_memory(limits, deadline):
                 search = self.search(plans, limits, deadline)
@@ -114,12 +114,12 @@ class Ns3(Engine[MergePlan]):
 
     def search(self, plans: Sequence[MergePlan], limits: Limits, deadline: Deadline) -> FuzzySearch:
         """The search on what these plans need of their source."""
-        from tuplet.engines.ns3.run import search_of
+        from tuplet.engines.ns3.run import make_search
         from tuplet.predict.device import pick_device
 
         options, source = self.settings(limits.options), plans[0].source
         device = str(pick_device(options.device))
-        found = search_of([plan.clauses for plan in plans], source, limits.rules, deadline, device)
+        found = make_search([plan.clauses for plan in plans], source, limits.rules, deadline, device)
         if options.index == "messages":
             return found
         index = load_class("indexes", options.index)
@@ -146,6 +146,6 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
         from tuplet.engines.ns3.algorithm import BoxBudget
         from tuplet.engines.ns3.run import marginal_vectors
 
-        budget = BoxBudget.within(limits)
+        budget = BoxBudget.from_limits(limits)
         search = replace(self.search(plans, limits, deadline), enumerate=budget.enumerate)
         return marginal_vectors([plan.clauses for plan in plans], search, budget)

@@ -50,7 +50,7 @@ def run(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    tensors = TensorTable.from_table(table, relations_of([clauses]))
+    tensors = TensorTable.from_table(table, list_relations([clauses]))
     search = FuzzySearch(tensors, Logic.from_name(logic), deadline=deadline)
     return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
 
@@ -254,7 +254,7 @@ def explain_tuples(clauses: Clauses, search: FuzzySearch, tuples: NDArray[np.int
     return tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
 
 
-def search_of(
+def make_search(
     queries: Sequence[Clauses], source: Source, logic: Logic, deadline: Deadline, device: str = "cpu"
 ) -> FuzzySearch:
     """The search on the truth values that some queries need. For several queries they are kept with the source."""
@@ -266,11 +266,11 @@ def search_of(
             source.prepared[key] = TensorTable.from_table(table, device=device)
     if key in source.prepared:
         return FuzzySearch(source.prepared[key], logic, deadline=deadline)
-    relations = relations_of(queries)
+    relations = list_relations(queries)
     return FuzzySearch(TensorTable.from_table(truth.table(relations), relations, device), logic, deadline=deadline)
 
 
-def relations_of(queries: Sequence[Clauses]) -> list[int]:
+def list_relations(queries: Sequence[Clauses]) -> list[int]:
     """The relations that some queries name, ascending."""
     return sorted({edge.relation for clauses in queries for clause in clauses for edge in clause.edges})
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tuplet.engines.ns3.algorithm import BoxBudget
-from tuplet.engines.ns3.run import by_shape, marginal_vectors, search_of
+from tuplet.engines.ns3.run import by_shape, make_search, marginal_vectors
 from tuplet.errors import BadInput, Refused
 from tuplet.lab.baselines.engine import CqdOptions, FitOptions, QtoOptions, refuse_other_sizes
 from tuplet.predict.device import AdamW, pick_device
@@ -44,7 +44,7 @@ def fit(
     by one. The mode `paper` is FIT as published comparisons with several free variables ran it, see
     docs/explanation/baselines.md.
     """
-    search = search_of(queries, source, logic, deadline)
+    search = make_search(queries, source, logic, deadline)
     if options.mode == "fair":
         return marginal_vectors(queries, replace(search, enumerate=options.most), EVERYTHING)
     narrow = replace(search, enumerate=options.most, certain=False)
@@ -108,7 +108,7 @@ def qto(
     queries: Sequence[Clauses], source: Source, options: QtoOptions, logic: Logic, deadline: Deadline
 ) -> list[NDArray[np.float64]]:
     """QTO: query computation tree optimisation (Bai et al. 2023), exact on trees, negation made stricter."""
-    search = search_of(queries, source, logic, deadline)
+    search = make_search(queries, source, logic, deadline)
     return marginal_vectors(queries, search, EVERYTHING, options.neg_scale)
 
 
@@ -161,7 +161,7 @@ def cqd(
     if options.method == "co" or options.model:
         model = open_predictor(options.model, options.device, source, "cqd")
         return score_by_model(queries, model, options, logic, deadline)
-    search = search_of(queries, source, logic, deadline)
+    search = make_search(queries, source, logic, deadline)
     # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
     narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
     return marginal_vectors(queries, narrow, EVERYTHING)

@@ -45,13 +45,13 @@ class Telling(NamedTuple):
     fan_outs: bool = True
 
 
-def meetings_of(graph: MessageGraph, telling: Telling) -> MessageGraph:
+def find_meetings(graph: MessageGraph, telling: Telling) -> MessageGraph:
     """How the kinds of edges of a graph meet.
 
     >>> import numpy as np
     >>> from tuplet.predict.paths.message_graph import MessageGraph
     >>> facts = np.array([0, 1]), np.array([0, 1]), np.array([1, 2])  # 0 -r0-> 1 -r1-> 2
-    >>> met = meetings_of(MessageGraph.from_facts(facts, entities=3, relations=2), Telling())
+    >>> met = find_meetings(MessageGraph.from_facts(facts, entities=3, relations=2), Telling())
     >>> found = sorted(zip(met.source.tolist(), (met.relation // LEVELS).tolist(), met.target.tolist()))
     >>> (0, 1, 1) in found, (1, 2, 0) in found, (0, 0, 1) in found
     (True, True, False)
@@ -178,7 +178,7 @@ class MessageGraph:
     @cached_property
     def meetings(self) -> MessageGraph:
         """How the kinds of edges meet: they are the entities of this graph."""
-        return meetings_of(self, self.telling)
+        return find_meetings(self, self.telling)
 
     @cached_property
     def _by_pair(self) -> tuple[Tensor, Tensor]:
