@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import sys
+import math
 import threading
 import time
 import weakref
@@ -17,7 +16,7 @@ import pytest
 from tuplet.query.limits import Deadline
 from tuplet.server.limits import LARGE, Sending, TooBusy
 from tuplet.server.metrics import ServerMetrics
-from tuplet.server.scheduling import Lane, Places
+from tuplet.server.scheduling import Places
 
 Work = Callable[[], object]
 
@@ -35,13 +34,13 @@ async def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen within a minute")
 
 
-def asking(lane: Lane, owner: str, work: Work, deadline: Deadline | None = None) -> asyncio.Task[object]:
+def asking(lane: Places, owner: str, work: Work, deadline: Deadline | None = None) -> asyncio.Task[object]:
     return asyncio.create_task(lane.run(owner, deadline or Deadline(), work))
 
 
 def test_owners_come_in_turn() -> None:
     async def crowd() -> list[str]:
-        lane, go, order = Lane(1, 64, ServerMetrics()), threading.Event(), list[str]()
+        lane, go, order = Places(1, 64, ServerMetrics(), short=math.inf), threading.Event(), list[str]()
         first = asking(lane, "a", go.wait)
         await asyncio.sleep(0)
         names = ("a1", "a2", "a3", "b1", "b2", "c1")
@@ -56,7 +55,7 @@ def test_owners_come_in_turn() -> None:
 
 def test_an_owner_has_at_most_half_of_the_places() -> None:
     async def crowd() -> tuple[list[int], int]:
-        lane, go, inside = Lane(4, 64, ServerMetrics()), threading.Event(), list[int]()
+        lane, go, inside = Places(4, 64, ServerMetrics(), short=math.inf), threading.Event(), list[int]()
 
         def stay() -> None:
             inside.append(1)
@@ -106,10 +105,10 @@ def test_what_was_found_is_freed_without_the_collector() -> None:
     async def asked() -> None:
         gc.disable()
         try:
-            found = weakref.ref(await Lane(1, 64, ServerMetrics()).run("a", Deadline(), Found))
+            found = weakref.ref(await Places(1, 64, ServerMetrics(), short=math.inf).run("a", Deadline(), Found))
             await until(lambda: found() is None)
             with suppress(TooBusy):
-                await Lane(1, 64, ServerMetrics()).run("a", Deadline(), refused)
+                await Places(1, 64, ServerMetrics(), short=math.inf).run("a", Deadline(), refused)
             await until(lambda: refs[0]() is None)
         finally:
             gc.enable()
@@ -119,7 +118,7 @@ def test_what_was_found_is_freed_without_the_collector() -> None:
 
 def test_searches_of_one_owner_share_what_one_may_hold() -> None:
     async def crowd() -> tuple[bool, bool, bool]:
-        lane, go = Lane(8, 64, ServerMetrics(), memory=100), threading.Event()
+        lane, go = Places(8, 64, ServerMetrics(), memory=100, short=math.inf), threading.Event()
         deadlines = [Deadline(), Deadline(), Deadline()]
         tasks = [asking(lane, owner, go.wait, deadline) for owner, deadline in zip("aab", deadlines, strict=True)]
         await asyncio.sleep(0)
@@ -183,7 +182,7 @@ def test_a_query_that_waits_in_the_middle_ends_in_time() -> None:
 
 def test_a_search_ends_when_nobody_waits_for_it() -> None:
     async def crowd() -> None:
-        lane, ended, deadline = Lane(1, 64, ServerMetrics()), threading.Event(), Deadline(600.0)
+        lane, ended, deadline = Places(1, 64, ServerMetrics(), short=math.inf), threading.Event(), Deadline(600.0)
 
         def search() -> None:
             while not deadline.over():
@@ -206,7 +205,7 @@ def test_a_search_ends_when_nobody_waits_for_it() -> None:
 
 def test_too_many_and_too_long() -> None:
     async def crowd() -> None:
-        lane, go = Lane(1, 4, ServerMetrics()), threading.Event()
+        lane, go = Places(1, 4, ServerMetrics(), short=math.inf), threading.Event()
         inside = asking(lane, "a", go.wait)
         await asyncio.sleep(0)
         waiting = [asking(lane, "a", nothing) for _ in range(2)]
@@ -222,27 +221,3 @@ def test_too_many_and_too_long() -> None:
         assert await lane.run("a", Deadline(), lambda: 7) == 7
 
     asyncio.run(crowd())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only there threads have a priority of their own")
-def test_a_thread_that_stepped_back_is_not_used_again() -> None:
-    async def crowd() -> list[int]:
-        places = Places(2, 64, ServerMetrics())
-        usual = os.getpriority(os.PRIO_PROCESS, 0)
-
-        def priority() -> int:
-            return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-        def long() -> int:
-            for _ in range(12_000):
-                if priority() > usual:
-                    break
-                time.sleep(0.005)
-            return priority()
-
-        works = (priority, long, *[priority] * 5)
-        return [await places.run("a", Deadline(), work) - usual for work in works]
-
-    _, stepped, *after = asyncio.run(crowd())
-    assert stepped > 0
-    assert 0 in after, "one of them may have waited for a processor for so long that it stepped back too"

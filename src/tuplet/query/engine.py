@@ -54,7 +54,7 @@ class Engine(ABC, Generic[P]):
     marginal: ClassVar[bool] = False  # ranks each variable on its own: has `marginals`
     prunes: ClassVar[bool] = False  # what it does not list counts as missed, whatever its truth
     served: ClassVar[bool] = True  # may be asked over HTTP
-    looks_often: ClassVar[bool] = False  # its searches look at their deadline as often as the brake says (`slice`)
+    looks_often: ClassVar[bool] = False  # its searches look at their deadline often, whatever they compute
     plans_by_limits: ClassVar[bool] = True  # False: the same plan serves every call with the same query
     arranges: ClassVar[bool] = False  # among equals its tuples come in the order of their names
     conditions: ClassVar[tuple[type[BoundCondition], ...]] = ()  # the kinds of conditions on variables that it keeps to

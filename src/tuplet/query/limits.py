@@ -217,7 +217,6 @@ class Brake:
     """
 
     stopped = False
-    slice: int | None = None  # edges between two looks, where that should be fewer than usual
 
     def stop(self) -> None:
         """Nobody waits for the answer: the search ends at its next look, as if its time were up."""

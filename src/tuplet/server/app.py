@@ -2,10 +2,11 @@
 
 | what | where |
 |---|---|
+| address of a client behind trusted proxies | middleware `ProxyHeadersMiddleware` of uvicorn |
 | log, metrics, request id, security headers | middleware `RequestLog` |
 | keys, hosts, other origins | middleware `Guard` |
 | size and time of a body, budgets for unread bytes, errors as JSON, ETags | `Resource`, which knows the operation |
-| fair turns, deadlines, first try, packing an answer | the work of an operation (`scheduling`, in threads) |
+| fair turns, deadlines, packing an answer | the work of an operation (`scheduling`, in threads) |
 | one generation for each request | `ServedStores.enter`, before the work |
 | time and size of a head, idle and slow clients, connections, choice of worker | the protocol (`connections`) |
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,11 +25,12 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tuplet.errors import TupletError
 from tuplet.query.answers import INTERRUPTIONS
 from tuplet.server.encoding import encode
-from tuplet.server.guard import NO_CORS, NO_PROXIES, Cors, Guard, RequestLog, TrustedProxies
+from tuplet.server.guard import NO_CORS, Cors, Guard, RequestLog
 from tuplet.server.http import (
     REQUEST,
     TAGGED,
@@ -60,7 +62,7 @@ class Application(Starlette):
         keys: KeyFile | None = None,
         logs: LogSettings | None = None,
         cors: Cors = NO_CORS,
-        proxies: TrustedProxies = NO_PROXIES,
+        proxies: Sequence[str] = (),
     ) -> None:
         table = operations(service)
         described = encode(describe(table))
@@ -79,7 +81,8 @@ class Application(Starlette):
                 for path, resource in ((path, Resource(service, found)) for path, found in by_path.items())
             ],
             middleware=[
-                Middleware(RequestLog, AccessLog(logs or LogSettings()), service.metrics, proxies),
+                *([Middleware(ProxyHeadersMiddleware, trusted_hosts=list(proxies))] if proxies else []),
+                Middleware(RequestLog, AccessLog(logs or LogSettings()), service.metrics),
                 Middleware(Guard, keys, cors),
             ],
         )

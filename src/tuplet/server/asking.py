@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
-from tuplet.errors import BadInput, unknown
+from tuplet.engines.given import judge
+from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
+from tuplet.query.ask import ask
+from tuplet.query.contents import examples
 from tuplet.query.engine import Engine
-from tuplet.query.limits import DEFAULT_K, Deadline, Limits
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.query.question import Question
 from tuplet.server.keys import KeyRefused
 from tuplet.server.limits import ServerLimits, with_place
 from tuplet.store import Store
+
+_FILTERS: tuple[Only | None, ...] = (None, "predicted", "observed")
+_EXAMPLES = 2
+
+
+def ask_all(store: Store, engines: Iterable[Engine[Any]], memory: int | None) -> None:
+    """Ask some engines a few examples, with all filters."""
+    truth = store.source.truth
+    for engine in engines:
+        engine.load(store.source)
+        if truth is not None and not truth.tabulated and engine.needs_truth and not engine.looks_often:
+            continue  # it would bring in whole relations, whose rows are computed one by one here
+        for example, only in product(examples(store.source)[:_EXAMPLES], _FILTERS):
+            with suppress(TupletError):
+                ask(store.question(example["query"]), engine, judge, Limits(k=3, only=only, timeout=1.0, memory=memory))
 
 
 class QueryService(ABC):

@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 
 from tuplet.errors import BadInput
-from tuplet.server.keys import KeyFile, KeyOwner, Keys, add_key
+from tuplet.server.keys import KeyFile, KeyOwner, add_key
 from tuplet.server.limits import ServerLimits
 from tuplet.server.logs import AccessLog, LogSettings, start_logging
 from tuplet.server.tools.toolbox import Toolbox
@@ -100,13 +100,13 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
 
 def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
     """The settings with what they leave open; what is wrong with them is said here, in one line."""
-    from tuplet.server.guard import Cors, TrustedProxies
+    from tuplet.server.guard import Cors, check_proxies
     from tuplet.server.sparql_results import BaseIri
 
     start_logging(settings.logs)
     AccessLog(settings.logs)  # a file that cannot be written is an error now
     checked_keys(settings.key_file, host)
-    TrustedProxies(settings.proxies)
+    check_proxies(settings.proxies)
     return replace(
         settings,
         limits=settings.limits.settled(workers),
@@ -118,8 +118,7 @@ def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSetting
 def checked_keys(key_file: str | None, host: str) -> KeyFile | None:
     """The keys of a server, all of them as they should be; only one that nobody else can reach needs none."""
     if key_file is not None:
-        Keys.read(key_file)
-        keys = KeyFile(key_file)
+        keys = KeyFile(key_file, strict=True)
         if warning := keys.warning():
             log.warning(warning)
         return keys
@@ -167,7 +166,7 @@ def serve(arguments: argparse.Namespace) -> None:
     if arguments.new_key:
         if not arguments.api_key_file:
             raise BadInput("--new-key needs --api-key-file FILE, where the hash of the key is kept")
-        owner = KeyOwner.of(arguments.new_key, told)
+        owner = KeyOwner.from_words(arguments.new_key, told)
         if owner.expired():
             raise BadInput(f"a key that expires on {owner.expires} would open nothing: that day has come")
         arguments.say(add_key(arguments.api_key_file, arguments.new_key, told))

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -62,12 +63,12 @@ class KeyOwner:
         return self.expires is not None and (today or datetime.now(UTC).date()) >= self.expires
 
     @staticmethod
-    def of(name: str, fields: Iterable[str]) -> KeyOwner:
+    def from_words(name: str, fields: Iterable[str]) -> KeyOwner:
         """From a name and words such as `stores=world,people`.
 
-        >>> KeyOwner.of("anna", ["expires=2027-01-01"]).expires
+        >>> KeyOwner.from_words("anna", ["expires=2027-01-01"]).expires
         datetime.date(2027, 1, 1)
-        >>> KeyOwner.of("anna", ["scopes=raed"])
+        >>> KeyOwner.from_words("anna", ["scopes=raed"])
         Traceback (most recent call last):
         tuplet.errors.UnknownName: unknown scope 'raed'; did you mean 'read'?
         """
@@ -96,7 +97,7 @@ class KeyOwner:
         return KeyOwner(name, frozenset(cast(Iterable[KeyScope], scopes)), stores, expires)
 
     def words(self) -> str:
-        """The inverse of `of`, behind the hash; what is as usual is not written."""
+        """The inverse of `from_words`, behind the hash; what is as usual is not written."""
         said = []
         if self.scopes != {"read"}:
             said.append(f"scopes={','.join(scope for scope in SCOPES if scope in self.scopes)}")
@@ -107,55 +108,33 @@ class KeyOwner:
         return "".join(f" {word}" for word in said)
 
 
-@dataclass(frozen=True)
-class Keys:
-    """The keys that open a server, by their hashes.
-
-    They are looked up, not compared one by one: how long that takes may tell something of the hash of a guess, which is
-    of no use to whoever does not know a key that has this hash.
-
-    >>> key = new_key()
-    >>> keys = Keys({hash_of(key): KeyOwner("anna")})
-    >>> keys.owner(key).name, keys.owner("tup_wrong"), keys.owner("")
-    ('anna', None, None)
-    """
-
-    owners: Mapping[str, KeyOwner]  # by hash
-
-    @staticmethod
-    def read(path: str | os.PathLike[str]) -> Keys:
-        """The keys of a file; an error names the first line that is wrong."""
-        keys, wrong = _read(path)
-        if wrong:
-            raise BadInput(wrong[0])
-        if not keys.owners:
-            raise BadInput(
-                f"the key file {path} has no key; `tuplet serve --new-key NAME --api-key-file {path}` adds one"
-            )
-        return keys
-
-    def owner(self, key: str) -> KeyOwner | None:
-        """Whose key it is; it may have expired."""
-        return self.owners.get(hash_of(key))
-
-
 class KeyFile:
     """The keys of a file as it is now: it is looked at again when somebody asks, at most once a second.
 
-    What is wrong with it is logged, here and later; `Keys.read` is for the start of a server, where it is an error.
+    A hash is looked up, not compared with each: how long that takes may tell something of the hash of a guess, which is
+    of no use to whoever does not know a key that has this hash.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], strict: bool = False) -> None:
+        """`strict`, for the start of a server: a line that is wrong is an error, and so is a file without keys."""
         self.path = Path(path)
-        self.keys = Keys({})
+        self.owners: Mapping[str, KeyOwner] = {}  # by hash
         self._seen: tuple[int, ...] | None = ()
+        if strict:
+            self.owners, wrong = _read(path)
+            if wrong:
+                raise BadInput(wrong[0])
+            if not self.owners:
+                raise BadInput(
+                    f"the key file {path} has no key; `tuplet serve --new-key NAME --api-key-file {path}` adds one"
+                )
         self.refresh()
 
     def owner(self, key: str) -> KeyOwner | None:
-        """Whose key it is."""
+        """Whose key it is; it may have expired."""
         if monotonic() >= self._next:
             self.refresh()
-        return self.keys.owner(key)
+        return self.owners.get(hash_of(key))
 
     def refresh(self) -> None:
         """Read the file again if it has changed.
@@ -164,19 +143,22 @@ class KeyFile:
         file that cannot be read leaves everything as it was.
         """
         self._next = monotonic() + LOOK
-        state = self._state()
+        state: tuple[int, ...] | None = None
+        with suppress(OSError):
+            found = self.path.stat()
+            state = found.st_ino, found.st_mtime_ns, found.st_size
         if state == self._seen:
             return
         first, self._seen = self._seen == (), state
         try:
-            self.keys, wrong = _read(self.path)
+            self.owners, wrong = _read(self.path)
         except BadInput as error:
             log.warning("%s; the keys stay as they were", error)
             return
         for line in wrong:
             log.warning("%s; the line is left out", line)
         if not first:
-            log.info("%s was read again: %d keys", self.path, len(self.keys.owners))
+            log.info("%s was read again: %d keys", self.path, len(self.owners))
 
     def warning(self) -> str | None:
         """What is wrong with who may read the file.
@@ -188,15 +170,8 @@ class KeyFile:
         mode = self.path.stat().st_mode & 0o777
         return f"others may open the key file {self.path} (mode {mode:04o}): chmod 600" if mode & 0o077 else None
 
-    def _state(self) -> tuple[int, ...] | None:
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
 
-
-def _read(path: str | os.PathLike[str]) -> tuple[Keys, list[str]]:
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, KeyOwner], list[str]]:
     """The keys of a file, and what is wrong with lines that are none."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -213,10 +188,10 @@ def _read(path: str | os.PathLike[str]) -> tuple[Keys, list[str]]:
             wrong.append(f"{path}:{number}: expected name:hash, as `tuplet serve --new-key` writes it")
             continue
         try:
-            owners[digest] = KeyOwner.of(name, fields)
+            owners[digest] = KeyOwner.from_words(name, fields)
         except BadInput as error:
             wrong.append(f"{path}:{number}: {error}")
-    return Keys(owners), wrong
+    return owners, wrong
 
 
 def new_key() -> str:
@@ -233,7 +208,7 @@ def add_key(path: str | os.PathLike[str], name: str, fields: Iterable[str] = ())
     """Make a key, append its hash to the file (readable by its owner only) and return the key."""
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise BadInput(f"a key is named with letters, digits and . @ _ -, not {name!r}")
-    owner = KeyOwner.of(name, fields)
+    owner = KeyOwner.from_words(name, fields)
     target = Path(path)
     known = target.read_text(encoding="utf-8") if target.exists() else ""
     if any(line.startswith(f"{name}:") for line in known.splitlines()):

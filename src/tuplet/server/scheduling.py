@@ -1,18 +1,15 @@
-"""Schedule searches: a first try in the event loop, then a short and a long lane; fair between clients."""
+"""Schedule searches: a short lane and a long one, fair between clients."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import os
-import queue
-import sys
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import chain
-from time import monotonic, perf_counter, thread_time
+from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from tuplet.errors import TupletError
@@ -75,94 +72,8 @@ class FairQueue(Generic[T]):
         return None
 
 
-# Seconds of the processor's: where a machine is busy, a query that waits for its turn is not long for that. But those
-# of the clock are the loop's, whatever they are spent on: so many it gives at most.
-MOMENT, AT_MOST = 0.01, 0.05
-_SLICE = 5_000  # edges that a search looks at between two looks at the clock: about a millisecond
-_RARELY = 16  # where most tries are in vain, only one query in so many is tried
-
-
-class Unfinished(Exception):
-    """A search that was stopped: its moment is over, or nobody waits for it."""
-
-
-class Try(Brake, Generic[T]):
-    """One query and its moment."""
-
-    slice = _SLICE
-
-    def __init__(self, deadline: Deadline, work: Callable[[], T], done: asyncio.Future[T | None]) -> None:
-        self._deadline, self._work, self.done = deadline, work, done
-        self._end = self.started = 0.0
-
-    def pressed(self) -> bool:
-        if not self.stopped and (took := perf_counter() - self.started) >= MOMENT:
-            self.stopped = took >= AT_MOST or thread_time() >= self._end
-        return self.stopped
-
-    def run(self) -> bool:
-        """Do it; whether it was done in time."""
-        self.started = perf_counter()
-        self._end = thread_time() + MOMENT
-        self._deadline.brake = self
-        try:
-            found = self._work()
-        except Unfinished:
-            self.done.set_result(None)
-            return False
-        except TupletError as error:
-            self.done.set_exception(error.with_traceback(None))  # as in `places`
-        except Exception as error:
-            self.done.set_exception(error)
-        else:
-            self.done.set_result(found)
-        finally:
-            self._deadline.brake = Brake()  # no circle: what was found is freed as soon as it is sent
-        return True
-
-
-class FirstTries:
-    """The queries that wait for their moment."""
-
-    def __init__(self, most_waiting: int, metrics: ServerMetrics) -> None:
-        self._metrics = metrics
-        self._waiting: FairQueue[Try[Any]] = FairQueue(most_waiting)
-        self._luck = 1.0  # the share of the last tries that were done in time
-        self._passed = 0
-
-    async def run(self, owner: str, deadline: Deadline, work: Callable[[], T]) -> T | None:
-        """What the work gives; None where it takes longer, or most others did."""
-        if self._luck < 0.5:
-            self._passed += 1
-            if self._passed % _RARELY:
-                return None
-        loop, asked = asyncio.get_running_loop(), perf_counter()
-        one = Try(deadline, work, loop.create_future())
-        self._waiting.add(owner, one)
-        self._metrics.waiting.inc()
-        if len(self._waiting) == 1:
-            loop.call_soon(self._next, loop)
-        try:
-            return await one.done
-        finally:
-            notes().queue = (one.started or perf_counter()) - asked
-
-    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        one = self._waiting.take()
-        self._metrics.waiting.dec()
-        if self._waiting:
-            loop.call_soon(self._next, loop)
-        if one is None or one.done.done():  # nobody waits for it
-            return
-        self._metrics.running.inc()
-        self._luck += 0.05 * (one.run() - self._luck)
-        self._metrics.running.dec()
-
-
 SHORT = 0.1  # seconds that a query has in the short lane
 TURN = 0.5  # seconds that a long query goes on while others wait
-LONG = 0.4  # seconds after which a query steps back behind the others
-_STEP_BACK = 5  # steps of niceness: a third of the processor of the others; less would hold the lock for too long
 _TICK = 0.05  # seconds between two looks at who has had his time
 _TO_END = (0.2, 1.0)  # share of the time, at most so many seconds, in which a query that was held shows what it has
 
@@ -225,8 +136,6 @@ class Turn(Brake, Generic[T]):
         self.timer: asyncio.TimerHandle | None = None
         self.gone: Callable[[], Awaitable[None]] | None = None
         self.watcher: asyncio.Task[None] | None = None
-        self.thread = 0
-        self.lowered = self.ended = False
         self._gate: threading.Event | None = None
 
     def hold(self) -> None:
@@ -254,70 +163,33 @@ class Turn(Brake, Generic[T]):
         return self.memory.fits(self.owner, self, size)
 
 
-class Threads:
-    """Threads that are used again, but for those whose priority was lowered: it cannot be raised again."""
+class Places:
+    """A few places for searches in threads, and beside them half as many for searches that take long.
 
-    def __init__(self, finished: Callable[[Turn[Any], Any, BaseException | None], None]) -> None:
-        self._finished = finished
-        self._jobs: queue.SimpleQueue[Turn[Any]] = queue.SimpleQueue()
-        self._idle = 0
-        self._turn = threading.Lock()
+    A search that is longer than `short` seconds leaves its place to others and waits, in the middle, for its turn among
+    the long ones. Everything but the work itself happens in the event loop.
+    """
 
-    def submit(self, turn: Turn[Any]) -> None:
-        """Let a thread do the work of a turn."""
-        if self._idle:
-            self._idle -= 1
-        else:
-            threading.Thread(target=self._serve, name="query", daemon=True).start()
-        self._jobs.put(turn)
-
-    def lower(self, turn: Turn[Any]) -> None:
-        """Give a query that runs long less of the processor; where threads have no priority of their own, nothing."""
-        if turn.lowered or sys.platform != "linux":
-            return
-        with self._turn, suppress(OSError):
-            if not turn.ended and turn.thread:
-                own = os.getpriority(os.PRIO_PROCESS, 0)
-                os.setpriority(os.PRIO_PROCESS, turn.thread, min(19, own + _STEP_BACK))
-                turn.lowered = True
-
-    def back(self, turn: Turn[Any]) -> None:
-        """The thread of a turn is free again, unless it has ended with it."""
-        self._idle += not turn.lowered
-
-    def _serve(self) -> None:
-        thread = threading.get_native_id()
-        while True:
-            turn = self._jobs.get()
-            turn.thread = thread
-            result: Any = None
-            failed: BaseException | None = None
-            try:
-                result = turn.work()
-            except TupletError as error:
-                failed = error.with_traceback(None)  # its frames hold what was found so far, until the collector comes
-            except BaseException as error:
-                failed = error
-            with self._turn:
-                turn.ended = True
-                last = turn.lowered
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                turn.done.get_loop().call_soon_threadsafe(self._finished, turn, result, failed)
-            del turn, result, failed  # not kept until the next one comes
-            if last:
-                return
-
-
-class Lane:
-    """A few places, and those who wait for one; everything but the work itself happens in the event loop."""
-
-    def __init__(self, places: int, most_waiting: int, metrics: ServerMetrics, memory: int | None = None) -> None:
-        self._places, self._metrics = places, metrics
-        self._memory = OwnersMemory(memory)
+    def __init__(
+        self,
+        places: int,
+        most_waiting: int,
+        metrics: ServerMetrics,
+        memory: int | None = None,
+        short: float = SHORT,
+        turn: float = TURN,
+        unread: Callable[[str], bool] = lambda owner: False,
+    ) -> None:
+        self._places, self._long_places, self._most_held = places, max(1, places // 2), HELD * places
+        self._metrics, self._memory = metrics, OwnersMemory(memory)
+        self._short, self._turn = short, turn
+        self._unread = unread  # who does not read his answers: he gets no others until he does
         self._waiting: FairQueue[Turn[Any]] = FairQueue(most_waiting)
         self._inside: dict[Turn[Any], None] = {}
+        self._long: dict[Turn[Any], None] = {}
+        self._held: FairQueue[Turn[Any]] = FairQueue()
         self._owners: Counter[str] = Counter()
-        self._threads = Threads(self._finish)
+        self._threads = ThreadPoolExecutor(places + self._long_places + self._most_held, "query")
         self._ticking = False
 
     async def run(
@@ -346,28 +218,38 @@ class Lane:
         finally:
             notes().queue = turn.started - turn.asked
 
+    # --- time ------------------------------------------------------------------------------------------------------
+
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic()
-        self._look(now)
-        for turn in self._all():
+        self._admit()  # of those who have read in the meantime
+        for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
+            self._step_aside(turn, now)
+        for turn in [turn for turn in self._long if now - turn.since >= self._turn and self._held]:
+            del self._long[turn]
+            self._hold(turn)
+            self._resume(now)
+        turns = [*self._inside, *self._long, *self._waiting, *self._held]
+        for turn in turns:
             # most queries are done by now; only for the others it is worth to watch whether somebody still waits
             if turn.watcher is None and turn.gone is not None and now - turn.asked >= _TICK:
                 turn.watcher = loop.create_task(self._watch(turn, turn.gone))
-        self._ticking = any(True for _ in self._all())
+        self._ticking = bool(turns)
         if self._ticking:
             loop.call_later(_TICK, self._tick, loop)
-
-    def _look(self, now: float) -> None:
-        """Who has had his time?"""
-
-    def _all(self) -> Iterator[Turn[Any]]:
-        return chain(self._inside, self._waiting)
 
     async def _watch(self, turn: Turn[Any], gone: Callable[[], Awaitable[None]]) -> None:
         await gone()
         if not turn.done.done():
             turn.done.set_exception(ClientGone)
             self._abandon(turn)
+
+    # --- those who wait for a place --------------------------------------------------------------------------------
+
+    def _may(self, owner: str) -> bool:
+        """Whether there is a place for one more of this owner."""
+        room = len(self._inside) < self._places and self._owners[owner] < max(1, self._places // 2)
+        return room and not self._unread(owner)
 
     def _queue(self, turn: Turn[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._waiting.add(turn.owner, turn)
@@ -379,18 +261,16 @@ class Lane:
 
     def _refuse(self, turn: Turn[Any]) -> None:
         """A query that has waited for all of its time."""
-        self._forget(turn)
-        if not turn.done.done():
-            turn.done.set_exception(TooBusy(self._why_not(turn)))
-
-    def _why_not(self, turn: Turn[Any]) -> str:
-        return f"no place for this query within {turn.deadline.seconds:g} s; try again in a moment"
-
-    def _forget(self, turn: Turn[Any]) -> None:
         self._waiting.remove(turn.owner, turn)
-        self._out_of_the_row(turn)
+        self._stop_waiting(turn)
+        if turn.done.done():
+            return
+        text = f"no place for this query within {turn.deadline.seconds:g} s; try again in a moment"
+        if self._unread(turn.owner):
+            text = "read the answers that are on their way to you; the next large one comes after them"
+        turn.done.set_exception(TooBusy(text))
 
-    def _out_of_the_row(self, turn: Turn[Any]) -> None:
+    def _stop_waiting(self, turn: Turn[Any]) -> None:
         turn.lane = None
         self._metrics.waiting.dec()
         if turn.timer is not None:
@@ -399,13 +279,17 @@ class Lane:
     def _abandon(self, turn: Turn[Any]) -> None:
         """Nobody waits for this one any more."""
         if turn.lane is self._waiting:
-            self._forget(turn)
+            self._waiting.remove(turn.owner, turn)
+            self._stop_waiting(turn)
         else:
             turn.stop()
 
-    def _may(self, owner: str) -> bool:
-        """Whether there is a place for one more of this owner."""
-        return len(self._inside) < self._places and self._owners[owner] < max(1, self._places // 2)
+    def _admit(self) -> None:
+        while len(self._inside) < self._places and (turn := self._waiting.take(self._may)) is not None:
+            self._stop_waiting(turn)
+            self._start(turn)
+
+    # --- those who have one ----------------------------------------------------------------------------------------
 
     def _start(self, turn: Turn[Any]) -> None:
         turn.started = monotonic()
@@ -413,12 +297,40 @@ class Lane:
         self._inside[turn] = None
         self._owners[turn.owner] += 1
         self._metrics.running.inc()
-        self._threads.submit(turn)
+        self._threads.submit(self._work, turn)
 
-    def _admit(self) -> None:
-        while len(self._inside) < self._places and (turn := self._waiting.take(self._may)) is not None:
-            self._out_of_the_row(turn)
-            self._start(turn)
+    def _work(self, turn: Turn[Any]) -> None:
+        """The work of a turn, in a thread."""
+        result: Any = None
+        failed: BaseException | None = None
+        try:
+            result = turn.work()
+        except TupletError as error:
+            failed = error.with_traceback(None)  # its frames hold what was found so far, until the collector comes
+        except BaseException as error:
+            failed = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            turn.done.get_loop().call_soon_threadsafe(self._finish, turn, result, failed)
+
+    def _finish(self, turn: Turn[Any], result: Any, error: BaseException | None) -> None:
+        self._memory.over(turn.owner, turn)
+        turn.deadline.brake = Brake()  # no circle: what was found is freed as soon as it is sent
+        if turn.watcher is not None:
+            turn.watcher.cancel()
+        self._metrics.running.dec()
+        if turn.lane is self._inside:
+            self._leave(turn)
+        elif turn.lane is self._long:
+            del self._long[turn]
+            self._resume(monotonic())
+        else:
+            self._held.remove(turn.owner, turn)
+        if turn.done.done():
+            return
+        if error is not None:
+            turn.done.set_exception(error)
+        else:
+            turn.done.set_result(result)
 
     def _leave(self, turn: Turn[Any]) -> None:
         """Give the place of a turn free."""
@@ -428,76 +340,11 @@ class Lane:
             del self._owners[turn.owner]
         self._admit()
 
-    def _finish(self, turn: Turn[Any], result: Any, error: BaseException | None) -> None:
-        self._threads.back(turn)
-        self._memory.over(turn.owner, turn)
-        turn.deadline.brake = Brake()  # no circle: what was found is freed as soon as it is sent
-        if turn.watcher is not None:
-            turn.watcher.cancel()
-        self._metrics.running.dec()
-        self._leave(turn)
-        if turn.done.done():
-            return
-        if error is not None:
-            turn.done.set_exception(error)
-        else:
-            turn.done.set_result(result)
-
-
-class Places(Lane):
-    """The short lane, and beside it the long one with half as many places."""
-
-    def __init__(
-        self,
-        places: int,
-        most_waiting: int,
-        metrics: ServerMetrics,
-        memory: int | None = None,
-        short: float = SHORT,
-        turn: float = TURN,
-        unread: Callable[[str], bool] = lambda owner: False,
-    ) -> None:
-        self._long_places = max(1, places // 2)
-        self._unread = unread  # who does not read his answers: he gets no others until he does
-        super().__init__(places, most_waiting, metrics, memory)
-        self._tries = FirstTries(most_waiting, metrics)
-        self._short, self._turn = short, turn
-        self._long: dict[Turn[Any], None] = {}
-        self._held: FairQueue[Turn[Any]] = FairQueue()
-        self._most_held = HELD * places
-
-    async def first_try(self, owner: str, deadline: Deadline, work: Callable[[], T]) -> T | None:
-        """What the work gives if it is done in a moment, else None: see `first_try`."""
-        return await self._tries.run(owner, deadline, work)
-
-    def _may(self, owner: str) -> bool:
-        return super()._may(owner) and not self._unread(owner)
-
-    def _why_not(self, turn: Turn[Any]) -> str:
-        if self._unread(turn.owner):
-            return "read the answers that are on their way to you; the next large one comes after them"
-        return super()._why_not(turn)
-
-    def _look(self, now: float) -> None:
-        self._admit()  # of those who have read in the meantime
-        for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
-            self._step_aside(turn, now)
-        for turn in [turn for turn in self._long if now - turn.since >= self._turn and self._held]:
-            del self._long[turn]
-            self._hold(turn)
-            self._resume(now)
-        for turn in (*self._inside, *self._long):
-            if now - turn.started >= LONG:
-                self._threads.lower(turn)
-
-    def _all(self) -> Iterator[Turn[Any]]:
-        return chain(super()._all(), self._long, self._held)
-
     def _step_aside(self, turn: Turn[Any], now: float) -> None:
         """From the short lane to the long one, or to those who wait for it; if these are too many it stays."""
         if len(self._long) >= self._long_places and len(self._held) >= self._most_held:
             return
-        super()._leave(turn)
+        self._leave(turn)
         self._hold(turn)
         self._resume(now)
 
@@ -511,12 +358,3 @@ class Places(Lane):
             turn.lane, turn.since = self._long, now
             self._long[turn] = None
             turn.free()
-
-    def _leave(self, turn: Turn[Any]) -> None:
-        if turn.lane is self._inside:
-            super()._leave(turn)
-        elif turn.lane is self._long:
-            del self._long[turn]
-            self._resume(monotonic())
-        else:
-            self._held.remove(turn.owner, turn)

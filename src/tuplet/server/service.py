@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import asdict
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 from tuplet import settings
@@ -21,10 +21,10 @@ from tuplet.query.answers import Answers
 from tuplet.query.ask import ask, plan_text
 from tuplet.query.contents import examples
 from tuplet.query.engine import Engine
-from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
+from tuplet.query.limits import DEFAULT_K, Deadline, Limits
 from tuplet.query.question import Question
 from tuplet.server import models
-from tuplet.server.asking import QueryService
+from tuplet.server.asking import QueryService, ask_all
 from tuplet.server.control import Generations
 from tuplet.server.drawing import draw, write
 from tuplet.server.encoding import encode, to_json
@@ -33,31 +33,14 @@ from tuplet.server.http import Reply, Request
 from tuplet.server.limits import OverLimit, Sending, ServerLimits, problem
 from tuplet.server.logs import notes
 from tuplet.server.metrics import ServerMetrics
-from tuplet.server.scheduling import Lane, Places, Try, Unfinished
+from tuplet.server.scheduling import Places
 from tuplet.server.snapshots import ServedStores, per_store
 from tuplet.server.sparql_results import NO_BASE, BaseIri
 from tuplet.store import Store
 
-_FILTERS: tuple[Only | None, ...] = (None, "predicted", "observed")
-_EXAMPLES = 2
-
-
-def ask_all(store: Store, engines: Iterable[Engine[Any]], memory: int | None) -> None:
-    """Ask some engines a few examples, with all filters."""
-    truth = store.source.truth
-    for engine in engines:
-        engine.load(store.source)
-        if truth is not None and not truth.tabulated and engine.needs_truth and not engine.looks_often:
-            continue  # it would bring in whole relations, whose rows are computed one by one here
-        for example, only in product(examples(store.source)[:_EXAMPLES], _FILTERS):
-            with suppress(TupletError):
-                ask(store.question(example["query"]), engine, judge, Limits(k=3, only=only, timeout=1.0, memory=memory))
-
-
 T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
 _TOGETHER = 16  # queries of a batch that go through each step together: a processor is quicker at one thing at a time
-_FEW, _BRIEF = 100, 2000  # answers, and characters, of a query that may be answered in the event loop
 _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
 
 
@@ -69,15 +52,6 @@ class PreparedQuery(NamedTuple):
     engine: Engine[Any]
     limits: Limits
     seconds: float  # that it took so far
-
-    @property
-    def surely_short(self) -> bool:
-        """Whether all that may take long in it looks at the clock often: a search that begins at a named entity."""
-        question, limits = self.question, self.limits
-        few = isinstance(limits.k, int) and limits.k + limits.offset <= _FEW and not limits.evidence
-        if not few or not self.engine.looks_often or not question.plain or len(question.clauses) != 1:
-            return False
-        return any(edge.head < 0 or edge.tail < 0 for edge in question.clauses[0].edges)
 
 
 class Service(QueryService):
@@ -92,7 +66,7 @@ class Service(QueryService):
         self.sending, self.arriving = Sending(limits.max_sending), Sending(limits.max_sending)
         room = limits.max_concurrent, limits.max_waiting
         self.places = Places(*room, metrics, limits.max_memory, unread=self.sending.unread)
-        self.small = Lane(1, limits.max_waiting, metrics)
+        self.small = Places(1, limits.max_waiting, metrics, short=math.inf)
 
     @property
     def stores(self) -> Mapping[str, Store]:
@@ -123,16 +97,9 @@ class Service(QueryService):
 
     # --- places ----------------------------------------------------------------------------------------------------
 
-    async def run(
-        self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes], short: bool = False
-    ) -> Reply:
-        """Search in a thread once who asks has a place; the search ends if he goes away. What may be `short` is tried
-        without one first.
-        """
-        packed = self._packed(request, work)
-        if short and (tried := await self.places.first_try(request.asker, deadline, packed)) is not None:
-            return tried
-        return await self.places.run(request.asker, deadline, packed, request.gone)
+    async def run(self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes]) -> Reply:
+        """Search in a thread once the client has a place; the search ends if the client goes away."""
+        return await self.places.run(request.asker, deadline, self._packed(request, work), request.gone)
 
     async def aside(self, request: Request, work: Callable[[], Reply | bytes]) -> Reply:
         """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
@@ -146,14 +113,6 @@ class Service(QueryService):
             return (Reply(found) if isinstance(found, bytes) else found).packed_for(request)
 
         return partial(copy_context().run, packed)
-
-    def may_be_short(self, asked: models.AskRequest) -> bool:
-        """Whether reading a request takes but a moment; `PreparedQuery.surely_short` looks at the query itself."""
-        if asked.query is None or len(asked.query) > _BRIEF or asked.parameters or asked.format != "json":
-            return False
-        store = self.stores.get(asked.store or next(iter(self.stores), ""))
-        engine = self.engines(store).get(asked.engine or store.default_engine) if store is not None else None
-        return engine is not None and engine.looks_often
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
@@ -211,16 +170,12 @@ class Service(QueryService):
 
     def search(self, query: PreparedQuery, deadline: Deadline) -> Answers:
         """The answers of a query that was prepared."""
-        if isinstance(deadline.brake, Try) and not query.surely_short:
-            raise Unfinished
         start = deadline.clock()
         try:
             answers = ask(query.question, query.engine, judge, query.limits, deadline.before(*_TO_ENCODE))
         except TupletError as error:
             self.metrics.count("tuplet_query_errors_total", problem(error)[1]["kind"])
             raise
-        if deadline.brake.stopped:
-            raise Unfinished
         engine, took = query.engine.name, deadline.clock() - start + query.seconds
         self.metrics.count_answers(query.store, engine, took, len(answers), answers.exact, answers.pruned)
         notes().asked(query.store, engine, query.question.text, answers.pruned)

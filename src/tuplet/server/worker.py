@@ -19,7 +19,7 @@ from tuplet.server.app import Application
 from tuplet.server.command import ServerSettings
 from tuplet.server.connections import ConnectionCounts, OpenConnections
 from tuplet.server.control import Control, new_event_loop
-from tuplet.server.guard import Cors, TrustedProxies
+from tuplet.server.guard import Cors
 from tuplet.server.keys import KeyFile
 from tuplet.server.logs import start_logging
 from tuplet.server.metrics import ServerMetrics
@@ -78,8 +78,7 @@ async def _serve(
 ) -> None:
     control, loop = Control(channel), asyncio.get_running_loop()
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
-    cors, proxies = Cors(settings.cors_origins), TrustedProxies(settings.proxies)
-    app = Application(service, keys, settings.logs, cors, proxies)
+    app = Application(service, keys, settings.logs, Cors(settings.cors_origins), settings.proxies)
     limits = settings.limits
     most = min(max(1, raise_file_limit() - OWN_FILES), limits.max_connections)
     each = min(limits.max_connections_each, max(1, most * 3 // 4))  # each worker has its share of both

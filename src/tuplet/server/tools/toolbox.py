@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from tuplet.query.answers import Answers, show_entity
 from tuplet.query.contents import examples
 from tuplet.query.limits import Deadline, Limits, Only, whole_number
 from tuplet.query.schema import AnswerDict, AnswersDict, Fact, JsonSchema, json_schema
-from tuplet.server.asking import QueryService
+from tuplet.server.asking import QueryService, ask_all
 from tuplet.server.limits import MOST_MEMORY, ServerLimits, problem
 from tuplet.store import Store
 
@@ -241,11 +240,7 @@ class Toolbox(QueryService):
         """Load what is compiled before the first call."""
         evidence.load()
         for store in self.stores.values():
-            store.engine()
-            filters: tuple[Only | None, ...] = (None, "predicted", "observed")
-            for example, only in itertools.product(examples(store.source)[:2], filters):
-                with suppress(TupletError):
-                    store.ask(example["query"], k=3, only=only, timeout=1.0)
+            ask_all(store, [store.engine()], None)
 
     # --- the tools: what a language model reads about each is its first paragraph -----------------------------------
 
