@@ -113,6 +113,14 @@ def test_attributes_of_a_file_with_one_column_are_refused(tmp_path: Path) -> Non
         read(tmp_path / "f.tsv", columns="attribute=*")
 
 
+def test_a_number_of_graphml_that_64_bits_do_not_hold_is_refused(tmp_path: Path) -> None:
+    key = '<key id="k" for="node" attr.name="age" attr.type="long"/>'
+    node = '<node id="a"><data key="k">99999999999999999999</data></node>'
+    (tmp_path / "f.graphml").write_text(f'<graphml>{key}<graph>{node}<edge source="a" target="a"/></graph></graphml>')
+    with pytest.raises(BadInput, match=r"f\.graphml: age is '9{20}', which is no long"):
+        read(tmp_path / "f.graphml")
+
+
 def test_missing_file_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "facts.tsv").write_text(GOOD)
     with pytest.raises(BadInput, match=r"no such file: .*fcats\.tsv; did you mean .*facts\.tsv\?"):

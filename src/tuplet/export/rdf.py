@@ -19,7 +19,7 @@ import numpy as np
 from tuplet.export.export import ExportContent, ExportedFacts, typed_text
 from tuplet.graph.attributes import Plain
 from tuplet.graph.graph import NO_DATE
-from tuplet.graph.names import NAMES, Prefixes
+from tuplet.graph.names import NAMES
 
 TRUTH, DATE = "urn:tuplet:truth", "date"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
@@ -46,26 +46,6 @@ def term(name: str) -> str:
     return f"<{name}>" if _IRI.fullmatch(name) and not name.startswith(NAMES) else f"<{NAMES}{quote(name, safe='')}>"
 
 
-class TurtleNames:
-    """Names as Turtle has them: with a prefix where there is one.
-
-    >>> TurtleNames(Prefixes({"ex": "http://example.org/"})).term("http://example.org/a")
-    'ex:a'
-    """
-
-    def __init__(self, prefixes: Prefixes) -> None:
-        self.prefixes = {prefix: space for prefix, space in prefixes.known.items() if _IRI.fullmatch(space)}
-        self._by_space = {space: prefix for prefix, space in self.prefixes.items()}
-
-    def term(self, name: str) -> str:
-        """A name."""
-        cut = max(name.rfind("/"), name.rfind("#"), name.rfind(":")) + 1
-        prefix = self._by_space.get(name[:cut])
-        if prefix is not None and _LOCAL.fullmatch(name, cut):
-            return f"{prefix}:{name[cut:]}"
-        return term(name)
-
-
 def write_ntriples(content: ExportContent, path: Path) -> None:
     """Write a `.nt` file."""
 
@@ -80,13 +60,19 @@ def write_ntriples(content: ExportContent, path: Path) -> None:
 
 def write_turtle(content: ExportContent, path: Path) -> None:
     """Write a `.ttl` file."""
-    names = TurtleNames(content.graph.prefixes)
+    prefixes = {prefix: space for prefix, space in content.graph.prefixes.known.items() if _IRI.fullmatch(space)}
+    by_space = {space: prefix for prefix, space in prefixes.items()}
+
+    def short(name: str) -> str:
+        cut = max(name.rfind("/"), name.rfind("#"), name.rfind(":")) + 1
+        prefix = by_space.get(name[:cut])
+        return f"{prefix}:{name[cut:]}" if prefix is not None and _LOCAL.fullmatch(name, cut) else term(name)
 
     def annotate(number: int, fact: str, said: list[tuple[str, str]]) -> Iterator[str]:
         yield f"<< {fact} >> {' ; '.join(f'{name} {value}' for name, value in said)} .\n"
 
-    head = "".join(f"@prefix {prefix}: <{space}> .\n" for prefix, space in names.prefixes.items())
-    _write(content, path, names.term, annotate, head)
+    head = "".join(f"@prefix {prefix}: <{space}> .\n" for prefix, space in prefixes.items())
+    _write(content, path, short, annotate, head)
 
 
 def _write(content: ExportContent, path: Path, name: Term, annotate: Annotate, head: str = "") -> None:

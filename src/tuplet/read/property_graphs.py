@@ -96,7 +96,7 @@ def _data(path: Path, element: ElementTree.Element, keys: Mapping[str, tuple[str
         name, kind = keys.get(data.get("key", ""), (data.get("key", ""), "string"))
         try:
             value = READERS[_KINDS[kind]](data.text.strip()) if kind in _KINDS else data.text
-        except ValueError:
+        except (ValueError, OverflowError):
             raise BadInput(f"{path}: {name} is {data.text!r}, which is no {kind}") from None
         several.setdefault(name, []).append(value)
     return found | {name: values if len(values) > 1 else values[0] for name, values in several.items()}
