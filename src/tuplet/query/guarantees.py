@@ -93,7 +93,7 @@ class _Search:
                 break
             size *= 4
         complete = ranking.exact and (number < listed or (ended and ranking.pruned is None))
-        return _first(ranking, number), complete
+        return ranking.first(number), complete
 
     def mostly_right(self, share: float) -> tuple[Ranking, Guarantee]:
         """The list of which at most this share is wrong: as held-out facts bear out, or by truth alone."""
@@ -106,7 +106,7 @@ class _Search:
         number, smallest = within(share, least), 1 - borne_out.surest
         promised = bool(number) or smallest <= share
         told = Guarantee("max_false", share, complete, ground="facts", promised=promised)
-        return _first(ranking, number), replace(told, facts=borne_out.facts, least=round(smallest, 6))
+        return ranking.first(number), replace(told, facts=borne_out.facts, least=round(smallest, 6))
 
     def confident(self, confidence: float) -> tuple[Ranking, Guarantee]:
         """The set that holds a true tuple with this probability."""
@@ -128,13 +128,6 @@ class _Search:
         complete = complete and best.exact
         promised = complete and ground.ground == "shape" and not ground.everything
         return ranking, replace(ground, complete=complete, promised=promised)
-
-
-def _first(ranking: Ranking, number: int) -> Ranking:
-    """The first tuples of a ranking."""
-    if number == len(ranking.tuples):
-        return ranking
-    return replace(ranking.take(slice(number)), bound=float(ranking.truth[number]))
 
 
 def _level(held: Guarantees, clauses: Clauses, confidence: float) -> tuple[float | None, Guarantee]:

@@ -93,8 +93,8 @@ def relation_choices(query: Query, graph: KnowledgeGraph) -> Iterator[tuple[Quer
         relations = dict(zip(used, picked, strict=True))
 
         facts = _name_facts([*(column.what for column in shown), *(o.by for o in query.order)], relations)
-        columns = tuple(replace(column, what=rename(column.what, facts)) for column in shown)
-        order = tuple(replace(o, by=rename(o.by, facts)) for o in query.order)
+        columns = tuple(replace(column, what=rename(column.what, facts)) if facts else column for column in shown)
+        order = tuple(replace(o, by=rename(o.by, facts)) if facts else o for o in query.order)
         chosen = replace(query, free=free, body=_name_relations(body, relations), shown=columns, order=order)
         yield chosen, relations
 
@@ -302,8 +302,8 @@ def _group_clauses(
             about = frozenset(part for part in literals if shown & set(attributes_of(part)))
             key = free, columns, about
             before = groups[key].clauses if key in groups else ()
-            groups[key] = Reading(free, columns, (*before, Clause(free, literals)), order, relations)
-    return [replace(reading, alone=alone) for reading in groups.values()]
+            groups[key] = Reading(free, columns, (*before, Clause(free, literals)), order, relations, alone)
+    return [reading if reading.alone == alone else replace(reading, alone=alone) for reading in groups.values()]
 
 
 def _free_shown(
@@ -531,7 +531,7 @@ class _ClauseReader:
             what = self.values.get(column.what, column.what) if isinstance(column.what, Free) else column.what
             if isinstance(column.what, Attribute):
                 what = self.attribute(column.what)
-            settled.append(replace(column, what=what))
+            settled.append(column if what is column.what else replace(column, what=what))
         order = tuple(replace(o, by=self.attribute(o.by)) if isinstance(o.by, Attribute) else o for o in query.order)
         return tuple(settled), order
 

@@ -72,7 +72,8 @@ def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits:
     exact, bound = all(ranking.exact for ranking in rankings), max(ranking.bound for ranking in rankings)
     pruned = next((ranking.pruned for ranking in rankings if ranking.pruned), None)
     order = np.lexsort((*source.graph.entities.sort_rank[tuples].T[::-1], -truth))
-    return _cut(Ranking(tuples, truth, tuple(assignments), exact, bound, pruned).take(order), limits)
+    whole = Ranking(tuples, truth, tuple(assignments), exact, bound, pruned)
+    return whole.take(order).first(limits.count(1 << 62))
 
 
 def loose_given(
@@ -118,14 +119,6 @@ def judge_tuples(
         return np.zeros(len(tuples), np.int8)
     yes, unknown = np.any([f == 1 for f in found], axis=0), np.any([f < 0 for f in found], axis=0)
     return np.where(yes, 1, np.where(unknown, -1, 0)).astype(np.int8)
-
-
-def _cut(ranking: Ranking, limits: Limits) -> Ranking:
-    """The first tuples of a whole ranking."""
-    most = limits.count(1 << 62)
-    if limits.k == "all" or len(ranking.tuples) <= most:
-        return ranking
-    return replace(ranking.take(slice(most)), bound=max(ranking.bound, float(ranking.truth[most])))
 
 
 def _linked_variables(clause: QueryGraph, known: set[int]) -> list[int]:
@@ -181,7 +174,8 @@ def _put_together(
     first[1:] = (tuples[order[1:]] != tuples[order[:-1]]).any(axis=1)
     order = order[first]
     order = order[np.argsort(-truth[order], kind="stable")]
-    return _cut(Ranking(tuples[order], truth[order], (assigned[order],), exact, bound, pruned), limits)
+    ranking = Ranking(tuples[order], truth[order], (assigned[order],), exact, bound, pruned)
+    return ranking.first(limits.count(1 << 62))
 
 
 def _without_observed(
@@ -192,7 +186,7 @@ def _without_observed(
     found = _put_together(clause, source, engine, everything, deadline)
     observed = {*map(tuple, _put_together(clause, source, engine, stated, deadline).tuples.tolist())}
     kept = [i for i, row in enumerate(found.tuples.tolist()) if tuple(row) not in observed]
-    return _cut(found.take(np.array(kept, np.int64)), limits)
+    return found.take(np.array(kept, np.int64)).first(limits.count(1 << 62))
 
 
 def _restrict(clause: QueryGraph, kept: Sequence[int], free: Sequence[int]) -> QueryGraph:

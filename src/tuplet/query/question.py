@@ -95,7 +95,11 @@ class Question:
             found = _bound_readings(tree, source, text)
         except UnknownName as error:
             raise error.worded(graph.prefixes.short) if graph.prefixes.known else error from None
-        return Question(source, shown, tree, found, tree.form == "select" and _shows_entities(tree, found))
+        plain = tree.form == "select" and not tree.shown and len(found) == 1
+        if plain:  # conditions alone change no answer
+            reading = found[0].reading
+            plain = reading.free == tree.free == tuple([c.what for c in reading.columns]) and not reading.order
+        return Question(source, shown, tree, found, plain)
 
     @property
     def clauses(self) -> Clauses:
@@ -146,14 +150,6 @@ def is_plain(query: Query, graph: KnowledgeGraph) -> bool:
         elif not isinstance(atom, Different):
             return False
     return True
-
-
-def _shows_entities(tree: Query, found: tuple[BoundReading, ...]) -> bool:
-    """Whether a query means one thing, and shows the entities that it asks for: conditions alone change no answer."""
-    if len(found) != 1 or tree.shown:
-        return False
-    reading = found[0].reading
-    return reading.free == tree.free and not reading.order and tuple(c.what for c in reading.columns) == tree.free
 
 
 def _bound_readings(tree: Query, source: Source, text: str) -> tuple[BoundReading, ...]:

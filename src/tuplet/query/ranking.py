@@ -137,6 +137,12 @@ class Ranking:
         assignments = tuple([assignment[places] for assignment in self.assignments])
         return replace(self, tuples=self.tuples[places], truth=self.truth[places], assignments=assignments)
 
+    def first(self, count: int) -> Ranking:
+        """The first tuples, with the bound of all others."""
+        if count >= len(self.tuples):
+            return self
+        return replace(self.take(slice(count)), bound=max(self.bound, float(self.truth[count])))
+
 
 def nothing(free: int) -> Ranking:
     """The ranking of a query that cannot hold."""

@@ -237,8 +237,7 @@ def _find_rows(question: Question, engine: Engine[Any], limits: Limits, deadline
             rows, read = reader.rows(ranking, entities, deadline)
             found += rows
             if read < len(ranking.tuples):
-                bound = max(ranking.bound, float(ranking.truth[read]))
-                rankings[number] = replace(ranking.take(slice(read)), exact=False, bound=bound, pruned="timeout")
+                rankings[number] = replace(ranking.first(read), exact=False, pruned="timeout")
         rows = drop_doubles(found, lambda entity: int(rank[entity]), entities)
         more = [ranking for ranking in rankings if size is not None and len(ranking.tuples) >= size]
         if not more or wanted is None or deadline.over():
