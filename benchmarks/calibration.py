@@ -30,13 +30,12 @@ import torch
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
 from tuplet.truth.calibration.calibrate import THRESHOLD, candidates_of, known_edges, marked
 from tuplet.truth.calibration.features import GROUPS, LOWEST
-from tuplet.truth.calibration.fit import SplitCorrection, fit
+from tuplet.truth.calibration.fit import SplitCorrection, Trial, fit
 from tuplet.truth.candidates.score import score_candidates
 from tuplet.truth.candidates.sources import choose
-from tuplet.truth.edges import Predictions, observed_facts
+from tuplet.truth.edges import Predictions, ScoredEdges, observed_facts
 from tuplet.truth.recipes import PLAIN_THRESHOLD
-from tuplet.truth.scored import ScoredEdges
-from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_folder import StoreContent, StoreFiles
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
@@ -58,7 +57,7 @@ def main() -> None:
     graph = KnowledgeGraph.open(arguments.graph)
     scored = read(arguments, graph)
     given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
-    train, valid_edge, test = (marked(graph, split, *given[:3]) for split in SPLITS)
+    train, valid_edge, test = (marked(graph, split, given[:3]) for split in SPLITS)
     unseen, fact = ~(train | valid_edge), test[~(train | valid_edge)]
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
     print(f"{len(test):,} candidates hold {fact.sum() / sizes['test']:.1%} of {sizes['test']:,} test edges")
@@ -73,7 +72,7 @@ def main() -> None:
             some, some if isinstance(some, Predictions) else some.predictions(), arguments.device
         )
         began, busy = time.perf_counter(), time.process_time()
-        learned = fit(known, candidates, valid, hidden, without=without).learned
+        learned = fit([Trial(known, candidates, valid)], hidden, without=without).learned
         fitted, used = time.perf_counter(), time.process_time() - busy
         truth = learned.truth(known, candidates).cpu().numpy()
         seconds = (fitted - began, used, time.perf_counter() - fitted)
@@ -107,9 +106,9 @@ def read(arguments: argparse.Namespace, graph: KnowledgeGraph) -> Scored:
     if arguments.table and arguments.beside:
         return two_scorers(arguments.table, arguments.beside, graph)
     if arguments.table:
-        from tuplet.truth.parquet import read_table
+        from tuplet.truth.parquet import GivenTable
 
-        return read_table(arguments.table, graph, OBSERVED).predictions()
+        return GivenTable.read(arguments.table, graph, OBSERVED).table().predictions()
     if arguments.scored:
         with np.load(arguments.scored, allow_pickle=False) as arrays:
             ends = (arrays[name] for name in ("heads", "relation", "tails"))
@@ -179,7 +178,7 @@ def write(graph: KnowledgeGraph, edges: Predictions, threshold: float, path: str
     """A store of these truth values over the observed facts."""
     sizes, facts = (len(graph.entities), len(graph.relations)), observed_facts(graph, OBSERVED)
     table = TruthTable.assemble(*sizes, facts, edges.reaching(threshold), threshold)
-    StoreFiles.create(path, graph, table, StoreMeta(graph.hash, OBSERVED, threshold), force=True)
+    StoreFiles.create(path, StoreContent(graph, table, StoreMeta(graph.hash, OBSERVED, threshold)), force=True)
 
 
 if __name__ == "__main__":

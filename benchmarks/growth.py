@@ -81,8 +81,8 @@ def index(graph_folder: Path, model_folder_: Path, kind: str, per_fact: int, flo
     from tuplet.predict import model_folder
     from tuplet.truth.candidates.scorer import CandidateScorer
     from tuplet.truth.candidates.sources import CandidateSources
+    from tuplet.truth.edges import SearchCheck
     from tuplet.truth.rules import Calibration
-    from tuplet.truth.scored import SearchCheck
 
     torch.set_num_threads(1)  # waiting for each other would count as work
     graph = KnowledgeGraph.open(graph_folder)

@@ -94,10 +94,10 @@ def prepare(arguments: argparse.Namespace) -> None:
     from tuplet.lab.bench.formats import write_npz
     from tuplet.lab.bench.sampling import sample
     from tuplet.read.read import read
-    from tuplet.truth.parquet import read_table
+    from tuplet.truth.parquet import GivenTable
 
     graph = read(arguments.data)
-    table = read_table(arguments.truth, graph)
+    table = GivenTable.read(arguments.truth, graph).table()
     arguments.output.mkdir(parents=True, exist_ok=True)
     heads, relation, tails, entry = table.adjacency.triples()
     small = np.uint16 if table.entities <= 2**16 else np.int32

@@ -83,9 +83,7 @@ def main() -> None:
     scorers = {str(folder): model_folder.load_for(known, folder, arguments.device) for folder in arguments.models}
     choice = choose(*sizes, edges["train"], edges["valid"], arguments.candidates)
     rule, memory = Calibration(), None if arguments.memory is None else int(arguments.memory)
-    cache = finished_relations(
-        arguments.parts, hashes, choice.sources, arguments.floor, rule, edges["train"], small=True
-    )
+    cache = finished_relations(arguments.parts, hashes, choice.sources, arguments.floor, rule, edges["train"])
     opened = time.perf_counter()
     with Progress() as progress:
         progress("index", 0, 0, str(choice))

@@ -23,18 +23,17 @@ from tuplet.predict.base import TrainingEdges
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import PathModel
 from tuplet.store import Store
-from tuplet.truth import packaged
+from tuplet.truth import trained
 from tuplet.truth.calibration import fit
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.candidates import scorer
 from tuplet.truth.candidates.score import finished_relations, score_candidates
 from tuplet.truth.candidates.scorer import RowProgress
 from tuplet.truth.candidates.sources import CandidateSources
-from tuplet.truth.edges import HIGHEST_PREDICTION
-from tuplet.truth.packaged import RowWork, beside, joins, with_and_without
+from tuplet.truth.edges import HIGHEST_PREDICTION, edge_numbers
 from tuplet.truth.rules import Calibration
-from tuplet.truth.scored import edge_numbers
 from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.trained import RowWork, beside, joins, with_and_without
 
 TIMED = 2  # calls that compute rows to see how long one takes
 
@@ -197,7 +196,7 @@ def test_a_fit_without_time_promises_by_the_line_alone() -> None:
     generator = torch.Generator().manual_seed(0)
     start, label = torch.randn(4000, generator=generator), torch.rand(4000, generator=generator).round()
     bins, fold = (64 * label).to(torch.uint8)[None], torch.arange(4000) % fit.FOLDS
-    given = bins, label, torch.ones(4000), start, fold, TreeSettings(trees=3, depth=2)
+    given = fit.TreeRows(bins, label, torch.ones(4000), start), fold, TreeSettings(trees=3, depth=2)
     for until, has_trees in ((time.monotonic() - 1, False), (time.monotonic() + 1e6, True)):
         folds, logit, _ = fit._cross_fit(*given, until=until)
         assert [len(grown) > 0 for grown in folds] == [has_trees] * fit.FOLDS
@@ -346,7 +345,7 @@ def test_the_network_joins_a_model_that_knows_nothing(tmp_path: Path, monkeypatc
     found = beside(graph, [model], 1, 1e9, "cpu", tmp_path, told)
     assert found == [model_folder.find_model_folder("packaged")]
     assert said[-1].startswith("the packaged network joins: MRR of ")
-    monkeypatch.setattr(packaged, "joins", unwanted)
+    monkeypatch.setattr(trained, "joins", unwanted)
     assert beside(graph, [model], 1, 0.0, "cpu", tmp_path, told) == found, "decided once"
 
 

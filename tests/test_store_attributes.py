@@ -25,8 +25,7 @@ from tuplet.graph.versions import AttributeStates, StoredValue, Subject, unite_v
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.read import read
 from tuplet.truth import store_folder
-from tuplet.truth.compact import compact, write_graph, write_merged
-from tuplet.truth.store_folder import StoreFiles, verify_store
+from tuplet.truth.store_folder import StoreFiles, compact, verify_store, write_graph, write_merged
 
 BORN = datetime.date(1990, 5, 1)
 

@@ -21,7 +21,7 @@ from tuplet.errors import Argument, BadInput, Option, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
 from tuplet.predict.config import MINUTES, TrainConfig, TrainFields, choose_settings, continue_settings, preset
-from tuplet.progress import Report, counted, shown, sizes, told
+from tuplet.progress import Report, counted, shown, silent, sizes, told
 from tuplet.read.mapping import Columns
 from tuplet.settings import changed, keywords, to_mapping, unexpected
 from tuplet.store import Graph, Store
@@ -191,15 +191,17 @@ def build(
     unexpected("build", TrainConfig, settings)
     refuse_existing(path, force)
     hold_out = HoldOutChoice(holdout, settings.get("seed") or 0, threshold, calibration)
-    common: dict[str, Any] = {"minutes": minutes, "device": device, "memory": memory, "ray": ray, "began": began}
+    common: dict[str, Any] = {"hold_out": hold_out, "minutes": minutes, "device": device, "memory": memory}
+    common |= {"ray": ray, "began": began}
     given = {"predictors": predictors, "config": config, "keep_model": keep_model, **settings}
     work = hidden_folder(path, "model")
     folder, names = Path(keep_model or work), _names(predictors)
     recipe: Trained | Packaged
     if train:
-        recipe = Trained(hold_out, folder, work, names, config, settings, force, **common)
+        chosen: dict[str, Any] = {"predictors": names, "config": config, "settings": settings}
+        recipe = Trained(folder=folder, work=work, **chosen, force=force, **common)
     else:
-        recipe = Packaged(hold_out, [name for name, value in given.items() if value is not None], **common)
+        recipe = Packaged(unused=[name for name, value in given.items() if value is not None], **common)
     with shown(progress) as report:
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
         graph = read(source, valid, test, labels, columns, memory, header, nodes)
@@ -216,7 +218,7 @@ def build(
 
 
 def make(
-    graph: KnowledgeGraph, recipe: Recipe, path: PathLike, force: bool = False, progress: Report | None = None
+    graph: KnowledgeGraph, recipe: Recipe, path: PathLike, force: bool = False, progress: Report = silent
 ) -> StoreFiles:
     """Write the store of a graph: the only way one comes to be.
 
@@ -226,9 +228,7 @@ def make(
     refuse_existing(path, force)
     work = hidden_folder(path, "work")
     content = recipe.content(graph, work, progress)
-    store = StoreFiles.create(
-        path, content.graph, content.table, content.meta, force, content.rows, content.calibration
-    )
+    store = StoreFiles.create(path, content, force)
     shutil.rmtree(work, ignore_errors=True)
     return store
 
@@ -327,42 +327,54 @@ def with_valid(graph: KnowledgeGraph, share: float, seed: int) -> KnowledgeGraph
 # --- recipes that choose their predictors ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Trained:
-    """Predictors that are trained: those that fit into the time, those that are named, or one with given settings."""
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """What predictors that are chosen depend on: what is hidden from them, the time and the machine."""
 
     hold_out: HoldOutChoice
-    folder: Path  # of the models; nobody keeps them if it is …
-    work: Path  # … the folder of what else is trained
-    predictors: tuple[str, ...] | None = None
-    config: TrainConfig | str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    force: bool = False
     minutes: float | None = None
     device: str = "auto"
     memory: int | None = None
     ray: str | None = None
     began: float = field(default_factory=time.monotonic)  # when the minutes did
 
+    def hide(self, graph: KnowledgeGraph) -> Graph:
+        """The graph with a valid split: to know when to stop, and what a score is worth."""
+        return self.hold_out.hide(graph)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Timed):
+    """Predictors that are trained: those that fit into the time, those that are named, or one with given settings."""
+
+    folder: Path  # of the models; nobody keeps them if it is …
+    work: Path  # … the folder of what else is trained
+    predictors: tuple[str, ...] | None = None
+    config: TrainConfig | str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    force: bool = False
+
     def __post_init__(self) -> None:
         names = self.predictors or _names(self.settings.get("model"))
         if self.minutes is not None or names is not None:  # to know the names of predictors takes a second
             _refuse_request(self.minutes, names)
 
-    def hide(self, graph: KnowledgeGraph) -> Graph:
-        """The graph with a valid split: to know when to stop."""
-        return self.hold_out.hide(graph)
-
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of."""
-        from tuplet.truth.calibration.hold_out import PARTS
-        from tuplet.truth.packaged import beside, seconds_left
-        from tuplet.truth.predictor_choice import model_meta
-        from tuplet.truth.recipes import HeldOut
-        from tuplet.truth.trained import FREE_SETTINGS, ModelRequest, ModelRun, train_again, train_hold_outs
+        from tuplet.truth.calibration.calibrate import PARTS
+        from tuplet.truth.recipes import HeldOut, model_meta
+        from tuplet.truth.trained import (
+            FREE_SETTINGS,
+            ModelRequest,
+            ModelRun,
+            beside,
+            seconds_left,
+            train_again,
+            train_hold_outs,
+        )
 
-        report, device = progress or _silent, _device(self.device)
-        run = ModelRun(graph, self.folder, self.device, self.folder == self.work, self.force, report)
+        device = _device(self.device)
+        run = ModelRun(graph, self.folder, self.device, self.folder == self.work, self.force, progress)
         free = self.settings.keys() <= FREE_SETTINGS and self.config is None
         if free or self.minutes is not None or self.predictors is not None:
             given = self.settings if self.config is None else to_mapping(_settings(self.config, self.settings, graph))
@@ -375,7 +387,7 @@ class Trained:
         if free and self.predictors is None:
             times = PARTS if in_turn else 1 + windows
             left = seconds_left(time.monotonic() - self.began, MINUTES if self.minutes is None else self.minutes)
-            ready = beside(graph, models, times, left, device, self.work, report)
+            ready = beside(graph, models, times, left, device, self.work, progress)
         choices, recipe = self.hold_out.choices | {"memory": self.memory}, None
         if in_turn:
             hold_outs = train_hold_outs(run, models, self.work / "hidden", device, ready)
@@ -387,17 +399,11 @@ class Trained:
         return recipe.content(graph, work, progress)
 
 
-@dataclass(frozen=True)
-class Packaged:
+@dataclass(frozen=True, kw_only=True)
+class Packaged(Timed):
     """The network that ships with the package, which needs no training."""
 
-    hold_out: HoldOutChoice
     unused: Sequence[str] = ()  # arguments about training, which there must not be
-    minutes: float | None = None
-    device: str = "auto"
-    memory: int | None = None
-    ray: str | None = None
-    began: float = field(default_factory=time.monotonic)  # when the minutes did
 
     def __post_init__(self) -> None:
         if self.minutes is not None:
@@ -409,12 +415,12 @@ class Packaged:
         """The graph with a valid split, unless its facts are hidden in turn."""
         return Graph.made(graph) if self.hold_out.in_turn(graph) else self.hold_out.hide(graph)
 
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of."""
-        from tuplet.truth.packaged import TimeGiven, recipe_at_once, recipe_in_turn
+        from tuplet.truth.trained import TimeGiven, recipe_at_once, recipe_in_turn
 
         given, choices = TimeGiven(self.minutes, self.began), self.hold_out.choices | {"memory": self.memory}
-        where = graph, _device(self.device), given, work, progress or _silent
+        where = graph, _device(self.device), given, work, progress
         recipe: Recipe
         if self.hold_out.in_turn(graph):
             recipe = recipe_in_turn(*where, self.hold_out.seed, **choices)
@@ -491,7 +497,3 @@ def _device(name: str) -> str:
     from tuplet.predict.device import pick_device
 
     return str(pick_device(name))
-
-
-def _silent(step: str, done: float, total: float, note: str) -> None:
-    """Nobody looks."""

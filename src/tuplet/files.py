@@ -16,10 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, TypeAlias
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, CorruptStore, PathExists, StoreBusy, nearest
@@ -98,14 +95,6 @@ def write_text(path: PathLike, text: str, force: bool = False) -> None:
 def write_json(path: PathLike, content: Any, force: bool = False) -> None:
     """The same for JSON."""
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n", force)
-
-
-def write_array(stream: BinaryIO, array: NDArray[Any]) -> None:
-    """`np.save`, but a full device is an error that says so (numpy's own way to write loses the reason)."""
-    data = np.ascontiguousarray(array)
-    header = np.lib.format.header_data_from_array_1_0(data)
-    np.lib.format.write_array_header_1_0(stream, header)
-    stream.write(data.reshape(-1).view(np.uint8).data)
 
 
 def rename(fresh: Path, target: Path) -> None:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from importlib import import_module
-from typing import Any, Protocol, TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 Report: TypeAlias = Callable[[str, float, float, str], None]  # step, done, total, note
 Clock: TypeAlias = Callable[[], float]
@@ -47,6 +47,10 @@ def shown(progress: bool | Report = True) -> Iterator[Report]:
         return
     with Progress(quiet=not progress) as line:
         yield line
+
+
+def silent(step: str, done: float, total: float, note: str) -> None:
+    """Show nothing."""
 
 
 class Progress:
@@ -99,69 +103,48 @@ class Progress:
         self.face.end()
 
 
-class _Face(Protocol):
-    """Where progress is shown."""
+class _Log:
+    """Shows progress as a new line every few seconds, later every minute: logs stay short."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.width = stream, 0
 
     def show(self, line: str, share: float) -> None:
         """Show a line in place of the last one, where that is possible; `share` of the work is done."""
+        self.say(line)
 
     def say(self, line: str) -> None:
         """Show a line that stays."""
+        self.end()
+        self.stream.write(line + "\n")
+        self.stream.flush()
 
     def end(self) -> None:
         """Leave the line as it is; what follows starts below it."""
 
     def pause(self, elapsed: float) -> float:
         """Seconds between two lines of a step that has taken so long."""
+        return min(60.0, max(5.0, elapsed / 20))
 
 
-class _Terminal:
+class _Terminal(_Log):
     """One line, rewritten in place."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.width = stream, 0
 
     def show(self, line: str, share: float) -> None:
         self.stream.write("\r" + line.ljust(self.width))
         self.stream.flush()
         self.width = len(line)
 
-    def say(self, line: str) -> None:
-        self.end()
-        self.stream.write(line + "\n")
-        self.stream.flush()
-
     def end(self) -> None:
         if self.width:
-            self.stream.write("\n")
-            self.stream.flush()
-        self.width = 0
+            self.width = 0
+            self.say("")
 
     def pause(self, elapsed: float) -> float:
         return 0.1
 
 
-class _Log:
-    """A new line every few seconds, later every minute: logs stay short."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
-    def show(self, line: str, share: float) -> None:
-        self.say(line)
-
-    def say(self, line: str) -> None:
-        self.stream.write(line + "\n")
-        self.stream.flush()
-
-    def end(self) -> None:
-        pass
-
-    def pause(self, elapsed: float) -> float:
-        return min(60.0, max(5.0, elapsed / 20))
-
-
-class _Notebook:
+class _Notebook(_Log):
     """A bar in a cell's output that updates; each step has its own. Where there is no HTML, the text is shown."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
@@ -187,7 +170,7 @@ class _Notebook:
         return 0.5
 
 
-def _face(stream: TextIO | None) -> _Face:
+def _face(stream: TextIO | None) -> _Log:
     if stream is None and _in_notebook():
         return _Notebook(import_module("IPython.display").display)
     stream = stream or sys.stderr

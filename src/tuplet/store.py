@@ -66,12 +66,6 @@ class StoreState(NamedTuple):
     questions: Callable[..., Question]  # bound questions with their plans, the last ones kept
     engines: dict[str | None, Engine[Any]]
 
-    @staticmethod
-    def of(source: Source, meta: StoreMeta | None, files: StoreFiles | None) -> StoreState:
-        """A generation that was not asked yet."""
-        # the source does not hold the cache: a cycle would keep an old generation in memory
-        return StoreState(source, meta, files, lru_cache(MOST_TEXTS)(partial(Question.from_query, source)), {})
-
 
 class Store:
     """A knowledge graph, with truth values if it has any, that can be asked.
@@ -92,7 +86,9 @@ class Store:
         self.path = path
         self._compacting: Thread | None = None
         # One attribute, so that a thread sees the source and the meta of one generation.
-        self._state: StoreState | None = StoreState.of(source, meta, files)
+        # The source does not hold the cache of questions: a cycle would keep an old generation in memory.
+        questions = lru_cache(MOST_TEXTS)(partial(Question.from_query, source))
+        self._state: StoreState | None = StoreState(source, meta, files, questions, {})
         self._turn = threading.Lock()
 
     @staticmethod
@@ -108,8 +104,8 @@ class Store:
             files.generation,
             meta.why,
             meta.stale,
-            meta.new.told().get("waiting"),
-            meta.report.told().get("rows_computed"),
+            len(meta.new.ids) or None,
+            meta.report.rows_computed,
         )
         stated = None if files.facts is None else files.facts.adjacency
         promised = Guarantees.open(Path(files.path), files.folders)
@@ -436,12 +432,12 @@ class Store:
         attribute of a fact (head, relation, tail) stands in place of the entity. Or a file of them, as `tuplet.read`
         takes for nodes. They are added to the values that are there; with `replace` they take their place.
         """
-        from tuplet.truth.edit import with_facts
+        from tuplet.truth.edit import add_facts
         from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
 
         refuse_wrong(seconds, model, new_entities, ray)
         given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
-        report, files = with_facts(self._editable(), *given)
+        report, files = add_facts(self._editable(), *given)
         self._edited(files)
         if new_entities:
             with shown(progress) as told:
@@ -455,10 +451,10 @@ class Store:
         `attributes` are values to be removed: (entity, attribute, value), or without a value all of the attribute. A
         removed fact loses its attributes.
         """
-        from tuplet.truth.edit import without_facts
+        from tuplet.truth.edit import remove_facts
 
         given = (_facts(facts), timeout, self._held(), _values(attributes))
-        report, files = without_facts(self._editable(), *given)
+        report, files = remove_facts(self._editable(), *given)
         self._edited(files)
         return report
 
@@ -483,7 +479,7 @@ class Store:
 
     def compact(self, timeout: float = PATIENCE) -> bool:
         """Merge all changes into the folders of the store; False if there are none. Others may read and edit it."""
-        from tuplet.truth.compact import compact
+        from tuplet.truth.store_folder import compact
 
         done = compact(self._editable(), timeout)
         self.refresh()
@@ -506,7 +502,7 @@ class Store:
 
     def _edited(self, files: StoreFiles) -> None:
         """Be the generation after an edit; when much is changed it is merged in the background."""
-        from tuplet.truth.compact import compact_behind, due
+        from tuplet.truth.store_folder import compact_behind, due
 
         self._take(files)
         if due(files) and (self._compacting is None or not self._compacting.is_alive()):

@@ -26,9 +26,8 @@ from tuplet.truth import trained
 from tuplet.truth.candidates import score as relation_parts
 from tuplet.truth.candidates.score import ShardSize
 from tuplet.truth.cluster import CACHE, RayExecutor, Shipment, arrived, digest_of
-from tuplet.truth.new_entities.learn import KnownGraph, on_cluster
+from tuplet.truth.new_entities.learn import KnownGraph, on_cluster, put_together
 from tuplet.truth.new_entities.predict import network_of
-from tuplet.truth.new_entities.rows import put_together
 
 pytest.importorskip("ray", reason="Ray is not installed (pip install 'tuplet[ray]')")
 

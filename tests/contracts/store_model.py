@@ -13,7 +13,7 @@ from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph, hides
 from tuplet.graph.names import Vocabulary
 from tuplet.truth.edges import ADDED
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.store_folder import COMPACTING, MANIFEST, StoreFiles, read_store
+from tuplet.truth.store_folder import COMPACTING, MANIFEST, StoreContent, StoreFiles, read_store
 from tuplet.truth.store_meta import StoreChanges, StoreMeta, StoreReport
 from tuplet.truth.table import TruthTable
 
@@ -199,7 +199,7 @@ class StoreModel:
         """A new store that holds what the model says."""
         graph, table = self.graph(), self.table(double=False)
         meta = StoreMeta(graph.hash, OBSERVED, 0.0, {"name": "given"}, report=StoreReport(**self.sizes))
-        return StoreFiles.create(path, graph, table, meta, force=True)
+        return StoreFiles.create(path, StoreContent(graph, table, meta), force=True)
 
     def do(self, store: tuplet.Store, change: Change) -> EditReport | None:
         """Let a store make a change."""

@@ -26,7 +26,7 @@ from tuplet.graph import versions
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.query.logic import Logic
-from tuplet.truth import compact, store_folder
+from tuplet.truth import store_folder
 from tuplet.truth.recipes import Facts
 
 BLOCKS = seeds(3, 100)
@@ -271,7 +271,7 @@ def test_a_store_on_demand_is_edited_like_a_table(block: int, tmp_path: Path) ->
 def test_edits_go_on_while_the_store_is_compacted_behind_them(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compact, "ENOUGH", 2)
+    monkeypatch.setattr(store_folder, "ENOUGH", 2)
     rng = np.random.default_rng([block, 13])
     model = StoreModel.random(rng)
     model.make(tmp_path / "s")

@@ -61,8 +61,6 @@ def layered_case(seed: int) -> tuple[np.random.Generator, TruthTable, Adjacency]
     size, relations = int(rng.integers(3, 7)), int(rng.integers(1, 4))
     weighted = bool(rng.random() < 0.2)
     table = random_table(rng, size, relations, float(rng.choice([0.1, 0.3, 0.5])), bool(rng.random() < 0.5), weighted)
-    if rng.random() < 0.7:
-        table = replace(table, stored_row_order=table.row_order)
     facts = table.facts().triples()[:3]
     names = (
         Vocabulary.from_names([f"e{i}" for i in range(size)]),

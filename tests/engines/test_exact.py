@@ -9,6 +9,7 @@ from tuplet.engines import brute, exact
 from tuplet.engines.effort import Effort
 from tuplet.engines.exact import Checker, load_fact_rows
 from tuplet.errors import BudgetExceeded
+from tuplet.graph.adjacency import LAYOUT
 from tuplet.query.limits import Deadline, Only
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Edge, QueryGraph, Ranking
@@ -217,7 +218,7 @@ def test_plans_read_well() -> None:
 def test_memory_mapped_tables_use_the_same_kernels(tmp_path) -> None:  # type: ignore[no-untyped-def]
     table = random_table(6)
     mapped = {}
-    for name in ("truth", "observed", "by_truth", "row_best", "row_dropped"):
+    for name in table.arrays().keys() - set(LAYOUT):
         np.save(tmp_path / f"{name}.npy", getattr(table, name))
         mapped[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
     again = TruthTable(table.entities, table.adjacency, threshold=0.0, **mapped)

@@ -11,7 +11,7 @@ import tuplet
 from tuplet.engines.exact import rows as search_rows
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_folder import StoreContent, StoreFiles
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
@@ -28,7 +28,8 @@ def store(tmp_path: Path) -> tuplet.Store:
     names = (Vocabulary.from_names([f"{x}{i}" for i in range(n)]) for x, n in (("e", ENTITIES), ("r", RELATIONS)))
     graph = KnowledgeGraph.from_edges(*names, heads[fact], relation[fact], tails[fact], weight=truth[fact])
     table = TruthTable.build(ENTITIES, RELATIONS, heads, relation, tails, truth, fact)
-    return tuplet.Store.of(StoreFiles.create(tmp_path / "s", graph, table, StoreMeta(graph.hash, ("train",), 0.0)))
+    content = StoreContent(graph, table, StoreMeta(graph.hash, ("train",), 0.0))
+    return tuplet.Store.of(StoreFiles.create(tmp_path / "s", content))
 
 
 def answers(store: tuplet.Store, query: str) -> list[tuple[str, float]]:

@@ -12,11 +12,10 @@ import tuplet
 from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.read.read import read
-from tuplet.truth.assemble import by_falling_truth
 from tuplet.truth.edges import observed_facts
-from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_folder import StoreContent, StoreFiles
 from tuplet.truth.store_meta import StoreMeta
-from tuplet.truth.table import TruthTable
+from tuplet.truth.table import TruthTable, by_falling_truth
 
 FACTS = [("a", "r", "b", 0.9), ("a", "r", "c", 1 / 3), ("b", "r", "c", 0.1), ("c", "r", "d", 1.0)]
 QUERY = "?x, ?y : r(?x, ?y)"
@@ -60,7 +59,7 @@ def test_a_store_of_single_precision_still_opens_and_takes_exact_weights(tmp_pat
     table = replace(table, truth=table.truth.astype(np.float32), row_best=table.row_best.astype(np.float32))
     table.save(tmp_path / "t")
     assert TruthTable.open(tmp_path / "t").truth.dtype == np.float32
-    StoreFiles.create(tmp_path / "s", old, table, StoreMeta(old.hash, ("train",), 0.0))
+    StoreFiles.create(tmp_path / "s", StoreContent(old, table, StoreMeta(old.hash, ("train",), 0.0)))
     store = tuplet.open(tmp_path / "s")
     assert truths(store) == {pair: float(np.float32(truth)) for pair, truth in WANTED.items()}
     store.add([("d", "r", "a", 0.7)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.results import ResultRow, read_rows
-from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_folder import StoreContent, StoreFiles
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
@@ -26,7 +26,7 @@ def make_store(path: Path, graph: KnowledgeGraph, seed: int = 0) -> None:
     observed = first < len(known)
     truth = np.where(observed, 1.0, rng.choice([0.25, 0.5, 0.75], size=len(edges)))
     table = TruthTable.build(len(graph.entities), len(graph.relations), *edges.T, truth, observed)
-    StoreFiles.create(path, graph, table, StoreMeta(graph.hash, ("train", "valid"), 0.0))
+    StoreFiles.create(path, StoreContent(graph, table, StoreMeta(graph.hash, ("train", "valid"), 0.0)))
 
 
 def plain(rows: list[ResultRow]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from tuplet.query.schema import Guarantee
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 from tuplet.store import Store
-from tuplet.truth.calibration.bounds import BorneOut
+from tuplet.truth.calibration.reliability import BorneOut
 from tuplet.truth.table import TruthTable
 
 HEADS, TAILS = 250, 8

@@ -18,7 +18,7 @@ from tuplet.graph.arrays import RelationSpill
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.names import Strings, Vocabulary
-from tuplet.truth.parquet import GivenTable, read_table
+from tuplet.truth.parquet import GivenTable
 from tuplet.truth.recipes import Given
 from tuplet.truth.table import TruthTable
 
@@ -96,7 +96,7 @@ def test_duplicates_are_named_by_their_rows_however_far_apart(tmp_path: Path) ->
     table = pq.read_table(some_file(tmp_path / "t.parquet", rng, coded=False))
     pq.write_table(pa.concat_tables([table, table.slice(17, 1)]), tmp_path / "u.parquet", row_group_size=25)
     with pytest.raises(BadInput, match="row 201 repeats the edge of row 18"):
-        read_table(tmp_path / "u.parquet", some_graph(rng, False, False))
+        GivenTable.read(tmp_path / "u.parquet", some_graph(rng, False, False)).table()
 
 
 def test_the_order_of_rows_and_the_facts_of_relations() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tuplet.truth.calibration import trees as trees_module
-from tuplet.truth.calibration.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
+from tuplet.truth.calibration.trees import Bins, TreeRows, Trees, TreeSettings, boost, log_loss
 
 
 def crossed(rows: int = 6000, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -20,7 +20,7 @@ def test_learns_what_no_column_says_alone() -> None:
     columns, label = crossed()
     bins = Bins.of(columns)
     ones, start = torch.ones(len(label)), torch.zeros(len(label))
-    trees, _ = boost(bins(columns), label, ones, start, TreeSettings(trees=40))
+    trees, _ = boost(TreeRows(bins(columns), label, ones, start), TreeSettings(trees=40))
     fresh, wanted = crossed(seed=1)
     assert ((trees(bins(fresh)) > 0) == (wanted > 0)).float().mean() > 0.97
 
@@ -28,7 +28,7 @@ def test_learns_what_no_column_says_alone() -> None:
 def test_answers_as_the_definition_says() -> None:
     columns, label = crossed(500)
     bins = Bins.of(columns)(columns)
-    trees, _ = boost(bins, label, torch.ones(500), torch.zeros(500), TreeSettings(trees=7, depth=3))
+    trees, _ = boost(TreeRows(bins, label, torch.ones(500), torch.zeros(500)), TreeSettings(trees=7, depth=3))
     for row in range(0, 500, 17):
         total = 0.0
         for asked, split, value in zip(trees.column.tolist(), trees.split.tolist(), trees.value, strict=True):
@@ -52,9 +52,10 @@ def test_a_weight_counts_as_copies() -> None:
     bins = Bins.of(columns)(columns)
     weight = torch.randint(1, 4, (800,), generator=torch.Generator().manual_seed(2))
     settings = TreeSettings(trees=3, columns=1.0, rows=1.0)
-    once, _ = boost(bins, label, weight.float(), torch.zeros(800), settings)
+    once, _ = boost(TreeRows(bins, label, weight.float(), torch.zeros(800)), settings)
     copied = torch.repeat_interleave(torch.arange(800), weight)
-    several, _ = boost(bins[:, copied], label[copied], torch.ones(len(copied)), torch.zeros(len(copied)), settings)
+    ones = torch.ones(len(copied))
+    several, _ = boost(TreeRows(bins[:, copied], label[copied], ones, 0 * ones), settings)
     assert torch.allclose(once(bins), several(bins), atol=1e-4)
 
 
@@ -62,21 +63,13 @@ def test_held_out_rows_stop_it_and_are_not_fitted() -> None:
     columns, _ = crossed(2000)
     noise = torch.rand(2000, generator=torch.Generator().manual_seed(3)).round()
     bins = Bins.of(columns)(columns)
-    aside = HeldOutRows(bins[:, 1000:], noise[1000:], torch.ones(1000), torch.zeros(1000))
-    trees, losses = boost(
-        bins[:, :1000], noise[:1000], torch.ones(1000), torch.zeros(1000), TreeSettings(trees=100, patience=5), aside
-    )
+    rows = TreeRows(bins, noise, torch.ones(2000), torch.zeros(2000))
+    seen, aside = rows.where(torch.arange(1000)), rows.where(torch.arange(1000, 2000))
+    trees, losses = boost(seen, TreeSettings(trees=100, patience=5), aside)
     assert len(trees) < 100
     assert len(losses) == len(trees) + 1
-    turned = HeldOutRows(aside.bins, 1 - aside.label, aside.weight, aside.start)
-    again, _ = boost(
-        bins[:, :1000],
-        noise[:1000],
-        torch.ones(1000),
-        torch.zeros(1000),
-        TreeSettings(trees=len(trees), patience=999),
-        turned,
-    )
+    turned = aside._replace(label=1 - aside.label)
+    again, _ = boost(seen, TreeSettings(trees=len(trees), patience=999), turned)
     assert torch.equal(again.value, trees.value)
 
 
@@ -84,7 +77,7 @@ def test_the_same_trees_every_time_and_in_arrays() -> None:
     columns, label = crossed(1500)
     bins = Bins.of(columns)(columns)
     first, second = (
-        boost(bins, label, torch.ones(1500), torch.zeros(1500), TreeSettings(trees=5))[0] for _ in range(2)
+        boost(TreeRows(bins, label, torch.ones(1500), torch.zeros(1500)), TreeSettings(trees=5))[0] for _ in range(2)
     )
     kept = Trees.from_arrays(first.arrays())
     assert torch.equal(first(bins), second(bins))
@@ -97,8 +90,8 @@ def test_compiled_sums_grow_the_same_trees(monkeypatch: pytest.MonkeyPatch) -> N
     columns, label = crossed(3000)
     bins = Bins.of(columns)(columns)
     settings = TreeSettings(trees=5, columns=1.0)
-    compiled, _ = boost(bins, label, torch.ones(3000), torch.zeros(3000), settings)
+    compiled, _ = boost(TreeRows(bins, label, torch.ones(3000), torch.zeros(3000)), settings)
     monkeypatch.setattr(trees_module, "_compiled", None)
-    plain, _ = boost(bins, label, torch.ones(3000), torch.zeros(3000), settings)
+    plain, _ = boost(TreeRows(bins, label, torch.ones(3000), torch.zeros(3000)), settings)
     for name, array in compiled.arrays().items():
         np.testing.assert_array_equal(array, plain.arrays()[name])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from repeatable import examples
 from tuplet.errors import CorruptStore
-from tuplet.truth.calibration.bounds import BorneOut
 from tuplet.truth.calibration.fit import SplitCorrection
+from tuplet.truth.calibration.reliability import BorneOut
 
 HALVED = SplitCorrection(1.0, 1.0)  # as many facts stay hidden as are held out
 NOTHING_ELSE = SplitCorrection()  # what is held out is all there is

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuplet.truth.calibration.bounds import BINS, MeasuredBounds, upper_bound
+from tuplet.truth.calibration.reliability import KIND_BINS, MeasuredBounds, upper_bound
 
 
 def chance_of_at_most(hits: int, trials: int, chance: float) -> float:
@@ -60,7 +60,7 @@ def brute_bound(relation: int, promise: float, tried: list[tuple[int, float, boo
 
     bounds = []
     for only in (relation, None):
-        spans = [(a, b) for a, b in zip(BINS, (*BINS[1:-1], 2.0), strict=False) if a <= promise]
+        spans = [(a, b) for a, b in zip(KIND_BINS, (*KIND_BINS[1:-1], 2.0), strict=False) if a <= promise]
         found = (of_kind(low, high, only) for low, high in reversed(spans))
         bounds.append(next((bound for bound in found if bound is not None), 0.0))
     return min(bounds)
@@ -93,7 +93,7 @@ def test_the_order_of_promises_of_one_kind_is_kept(tried: list[tuple[int, float,
         np.array([p for _, p, _ in tried]),
         np.array([h for *_, h in tried], dtype=bool),
     )
-    rising = bounds(np.zeros(20, dtype=int), np.linspace(BINS[30], BINS[31], 20, endpoint=False))
+    rising = bounds(np.zeros(20, dtype=int), np.linspace(KIND_BINS[30], KIND_BINS[31], 20, endpoint=False))
     assert (np.diff(rising) >= 0).all()
     assert (rising == 0).all() or (np.diff(rising) > 0).any()
 

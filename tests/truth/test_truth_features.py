@@ -10,7 +10,7 @@ import torch
 
 from tuplet.truth.calibration import features
 from tuplet.truth.calibration.features import LOWEST, Candidates, column_names, columns, is_known
-from tuplet.truth.calibration.train_edges import TrainEdges
+from tuplet.truth.known_edges import TrainEdges
 
 ENTITIES, RELATIONS = 12, 3
 SCORERS = ("one", "other")

@@ -69,7 +69,7 @@ def test_meta_that_makes_no_sense_is_named(made: Path, change: dict[str, object]
 
 def test_meta_goes_through_json_unchanged(made: Path) -> None:
     stored = read_store(made)["meta"]
-    assert json.loads(json.dumps(StoreMeta.of(stored, made).as_dict())) == stored
+    assert json.loads(json.dumps(StoreMeta.from_dict(stored, made).as_dict())) == stored
 
 
 def test_calibrated_says_whether_the_truth_was_learned() -> None:

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from repeatable import examples
 from tuplet.truth.calibration import fit as learned
-from tuplet.truth.calibration.bounds import BINS
-from tuplet.truth.calibration.fit import SplitCorrection, Trial, fit_together
-from tuplet.truth.calibration.hold_out import (
+from tuplet.truth.calibration.calibrate import (
     HeldOutResult,
     HiddenPart,
     calibrate_hidden,
@@ -26,8 +24,10 @@ from tuplet.truth.calibration.hold_out import (
     promise_together,
     trial_of,
 )
+from tuplet.truth.calibration.fit import SplitCorrection, Trial, fit
+from tuplet.truth.calibration.reliability import KIND_BINS
 from tuplet.truth.calibration.trees import TreeSettings
-from tuplet.truth.scored import ScoredEdges
+from tuplet.truth.edges import ScoredEdges
 
 Edge = tuple[int, int, int]  # relation, head, tail
 
@@ -80,7 +80,7 @@ def brute_upper(hits: int, trials: int) -> float:
 
 
 def bin_of(promise: float) -> int:
-    return max(i for i, edge in enumerate(BINS[:-1]) if edge <= promise)
+    return max(i for i, edge in enumerate(KIND_BINS[:-1]) if edge <= promise)
 
 
 class BruteBounds:
@@ -124,7 +124,7 @@ def promises(
         said.append({edge: promise for edge, promise, _, _ in rows})
         measured += [(edge[0], promise, fact, 1.0) for edge, promise, fact, _ in rows]
     if found.learned is not None:  # measured is what was promised without seeing the label, of those that were drawn
-        again = fit_together(trials, found.correction, rows=100_000)
+        again = fit(trials, found.correction, rows=100_000)
         relation = torch.cat([t.edges.relation for t in trials])[again.places].tolist()
         held_out = torch.sigmoid(again.held_out.double()).tolist()
         measured = list(zip(relation, held_out, again.label.bool().tolist(), again.weight.tolist(), strict=True))

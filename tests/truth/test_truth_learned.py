@@ -23,11 +23,10 @@ from tuplet.truth.calibration import fit as learned
 from tuplet.truth.calibration.calibrate import CalibrationResult, calibrate, candidates_of, known_edges
 from tuplet.truth.calibration.features import Candidates
 from tuplet.truth.calibration.fit import LEAST_VALID, Curve, LearnedCalibration, SplitCorrection, fold_of
-from tuplet.truth.calibration.train_edges import TrainEdges
 from tuplet.truth.calibration.trees import TreeSettings
-from tuplet.truth.edges import Predictions
+from tuplet.truth.edges import Predictions, ScoredEdges
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.scored import ScoredEdges
+from tuplet.truth.known_edges import TrainEdges
 from tuplet.truth.store_folder import StoreFiles
 from tuplet.truth.store_meta import NewEntities
 

@@ -23,9 +23,8 @@ from tuplet.truth.candidates import score, sources
 from tuplet.truth.candidates.rows import CellProducts, ColumnCells, HalfLinks, RowLogs
 from tuplet.truth.candidates.score import ShardSize, score_candidates
 from tuplet.truth.candidates.sources import CandidateSources, choose
-from tuplet.truth.edges import HIGHEST_PREDICTION
+from tuplet.truth.edges import HIGHEST_PREDICTION, SearchCheck
 from tuplet.truth.rules import Calibration
-from tuplet.truth.scored import SearchCheck
 from tuplet.truth.store_folder import StoreFiles
 
 ENTITIES = 1500

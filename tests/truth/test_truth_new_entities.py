@@ -17,6 +17,7 @@ from tuplet.errors import BadInput
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.paths.model import AnyGraphModel
+from tuplet.progress import silent
 from tuplet.store import Store
 from tuplet.truth.calibration import fit
 from tuplet.truth.calibration.trees import TreeSettings
@@ -192,7 +193,8 @@ def test_who_changes_the_facts_meanwhile_is_heard(store: Store, network: Path) -
     assert learned is not None
     scored = scene.score(scene.rows(waiting), lambda _: None)
     found = Predictions(*scored.edges, scene.truth(learned, scored)).reaching(files.meta.threshold)
-    report, after = predict._put(files, known, waiting, found, 60)
+    work = predict._Work(files, np.inf, silent, 60)
+    report, after = work.put(known, waiting, found), work.store
     assert report.entities == 1
     assert [after.graph.entities.name(number) for number in after.meta.new.ids] == ["yan"]
     store.refresh()
@@ -310,13 +312,13 @@ def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_row
 ) -> None:
     assert store.path is not None
     ends: list[float] = []
-    original = learn.fit_together
+    original = learn.fit
 
     def noted(*given: Any) -> Any:
         ends.append(given[-1])
         return original(*given)
 
-    monkeypatch.setattr(learn, "fit_together", noted)
+    monkeypatch.setattr(learn, "fit", noted)
     monkeypatch.setattr(learn, "TREES", TreeSettings(trees=2, depth=2, rate=0.2))
     files = StoreFiles.open(store.path)
     began = time.monotonic()
@@ -330,7 +332,7 @@ def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_row
     monkeypatch.setattr(learn.KnownGraph, "of", None)  # whoever made one would see
     learned = files.newcomers()
     assert learned is not None
-    report, _ = predict._predict(files, network, learned, predict._Clock(ready / 2), None, 60)  # type: ignore[arg-type]
+    report = predict._Work(files, ready / 2, silent, 60).predict(network, learned)  # type: ignore[arg-type]
     assert (report.rows, report.waiting) == (0, 1)
 
 

@@ -18,7 +18,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.read.read import read
 from tuplet.truth.edit import add_facts, remove_facts
-from tuplet.truth.parquet import read_table
+from tuplet.truth.parquet import GivenTable
 from tuplet.truth.store_folder import StoreFiles
 
 
@@ -45,7 +45,7 @@ ROWS = [("a", "knows", "b", 0.5), ("a", "knows", "c", 0.25), ("c", "knows", "a",
 
 
 def test_the_graph_decides_without_source(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path / "t.parquet", ROWS), graph())
+    table = GivenTable.read(write(tmp_path / "t.parquet", ROWS), graph()).table()
     assert table.row(0, 0, False).ids.tolist() == [1, 2]
     assert table.row(0, 0, False).truth.tolist() == [1.0, 0.25]
     assert table.value(1, 0, 2) == 1.0  # valid is observed, its prediction was below the threshold
@@ -56,7 +56,7 @@ def test_the_graph_decides_without_source(tmp_path: Path) -> None:
     found = dict(zip(zip(*(c.tolist() for c in facts[:3]), strict=True), table.fact_prediction.tolist(), strict=True))
     assert found == {(0, 0, 1): 0.5, (1, 0, 2): 0.0, (0, 1, 2): 0.0}
     assert table.fact_source.tolist() == [1, 2, 1]
-    only = read_table(tmp_path / "t.parquet", graph(), ["train"], threshold=0.1)
+    only = GivenTable.read(tmp_path / "t.parquet", graph(), ["train"], threshold=0.1).table()
     assert only.value(1, 0, 2) == 0.0
     assert only.threshold == 0.1
 
@@ -65,20 +65,20 @@ def test_predictions_below_a_given_threshold_are_dropped(tmp_path: Path) -> None
     rows = [("a", "knows", "b", 0.1), ("a", "knows", "c", 0.7), ("c", "knows", "b", 0.3)]
     store = make(graph(), choose_recipe(table=write(tmp_path / "t.parquet", rows), threshold=0.7), tmp_path / "s")
     assert (store.table.value(0, 0, 2), store.table.value(2, 0, 1)) == (np.float32(0.7), 0.0)
-    assert remove_facts(tmp_path / "s", [("a", "knows", "b")]).shown_as_predicted == 0
+    assert remove_facts(tmp_path / "s", [("a", "knows", "b")])[0].shown_as_predicted == 0
 
 
 def test_source_codes_decide(tmp_path: Path) -> None:
     rows = [(*row, source) for row, source in zip(ROWS, (0, 2, 3, 1), strict=True)]
     file = write(tmp_path / "t.parquet", rows, "source")
-    table = read_table(file, graph())
+    table = GivenTable.read(file, graph()).table()
     assert table.value(0, 0, 1) == 0.5  # said to be predicted
     assert table.value(0, 0, 2) == 1.0  # said to be valid
     assert table.value(2, 0, 0) == 0.125  # test
     assert table.value(1, 0, 2) == 1.0
     assert table.value(0, 1, 2) == 1.0  # the graph adds what is not listed
-    assert read_table(file, graph(), ["train", "test"]).value(2, 0, 0) == 1.0
-    assert read_table(file, graph(), ["train", "test"]).value(0, 0, 2) == 0.25
+    assert GivenTable.read(file, graph(), ["train", "test"]).table().value(2, 0, 0) == 1.0
+    assert GivenTable.read(file, graph(), ["train", "test"]).table().value(0, 0, 2) == 0.25
 
 
 def test_the_graph_of_the_store_follows_the_codes(tmp_path: Path) -> None:
@@ -103,23 +103,23 @@ def test_weights_of_the_graph_are_kept(tmp_path: Path) -> None:
         None,
         [0.5, 0.75],
     )
-    plain = read_table(write(tmp_path / "t.parquet", [("a", "knows", "b", 0.9)]), weighted)
-    coded = read_table(write(tmp_path / "u.parquet", [("a", "knows", "b", 0.9, 1)], "source"), weighted)
+    plain = GivenTable.read(write(tmp_path / "t.parquet", [("a", "knows", "b", 0.9)]), weighted).table()
+    coded = GivenTable.read(write(tmp_path / "u.parquet", [("a", "knows", "b", 0.9, 1)], "source"), weighted).table()
     for table in (plain, coded):
         assert (table.value(0, 0, 1), table.value(1, 0, 2)) == (0.5, 0.75)
 
 
 def test_predictions_stay_below_one(tmp_path: Path) -> None:
-    table = read_table(write(tmp_path / "t.parquet", [("c", "likes", "b", 1)]), graph())
+    table = GivenTable.read(write(tmp_path / "t.parquet", [("c", "likes", "b", 1)]), graph()).table()
     assert 0.99 < table.value(2, 1, 1) < 1
 
 
 def test_dictionary_columns_and_empty_tables(tmp_path: Path) -> None:
     names = pa.dictionary(pa.int32(), pa.string())
     file = write(tmp_path / "t.parquet", ROWS, head=names, relation=names, tail=names, truth=pa.float16())
-    assert read_table(file, graph()).value(0, 0, 2) == 0.25
+    assert GivenTable.read(file, graph()).table().value(0, 0, 2) == 0.25
     string = {"head": pa.string(), "relation": pa.string(), "tail": pa.string(), "truth": pa.float32()}
-    assert read_table(write(tmp_path / "e.parquet", [], **string), graph()).edges == 3
+    assert GivenTable.read(write(tmp_path / "e.parquet", [], **string), graph()).table().edges == 3
 
 
 @pytest.mark.parametrize(
@@ -142,19 +142,19 @@ def test_dictionary_columns_and_empty_tables(tmp_path: Path) -> None:
 def test_refusals(rows: list[tuple[Any, ...]], more: tuple[str, ...], message: str, tmp_path: Path) -> None:
     file = write(tmp_path / "t.parquet", rows, *more)
     with pytest.raises(TupletError, match=message) as error:
-        read_table(file, graph())
+        GivenTable.read(file, graph()).table()
     assert "\n" not in str(error.value)
 
 
 def test_files_that_are_no_tables(tmp_path: Path) -> None:
     pq.write_table(pa.table({"head": ["a"], "relation": ["r"], "tails": ["b"], "truth": [0.5]}), tmp_path / "t.parquet")
     with pytest.raises(TupletError, match=r"no column 'tail' \(is it 'tails'\?\)"):
-        read_table(tmp_path / "t.parquet", graph())
+        GivenTable.read(tmp_path / "t.parquet", graph()).table()
     (tmp_path / "x.parquet").write_text("head,relation,tail,truth\n")
     with pytest.raises(TupletError, match="not a readable Parquet file"):
-        read_table(tmp_path / "x.parquet", graph())
+        GivenTable.read(tmp_path / "x.parquet", graph()).table()
     with pytest.raises(TupletError, match="no such file"):
-        read_table(tmp_path / "y.parquet", graph())
+        GivenTable.read(tmp_path / "y.parquet", graph()).table()
     whole = write(tmp_path / "w.parquet", ROWS).read_bytes()
     rng = np.random.default_rng(0)
     refused = []
@@ -163,7 +163,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         data[rng.integers(len(data))] ^= 255
         (tmp_path / "w.parquet").write_bytes(data)
         try:
-            read_table(tmp_path / "w.parquet", graph())
+            GivenTable.read(tmp_path / "w.parquet", graph()).table()
         except TupletError as error:
             refused.append(str(error))
     assert len(refused) > 30
@@ -197,8 +197,8 @@ def test_store_of_a_benchmark_table(tmp_path: Path) -> None:
         assert again.table.value(*ids) == (1.0 if row["source"] else np.float32(row["truth"]))
     fact = next(iter(columns.filter(pa.compute.equal(columns["source"], 1)).slice(0, 1).to_pylist()))
     triple = (fact["head"], fact["relation"], fact["tail"])
-    assert remove_facts(tmp_path / "nell.store", [triple]).removed == 1
+    assert remove_facts(tmp_path / "nell.store", [triple])[0].removed == 1
     ids = known.entities.find(triple[0]), known.relations.find(triple[1]), known.entities.find(triple[2])
     assert StoreFiles.open(tmp_path / "nell.store").table.value(*ids) == np.float32(fact["truth"])
-    assert add_facts(tmp_path / "nell.store", [triple]).added == 1
+    assert add_facts(tmp_path / "nell.store", [triple])[0].added == 1
     assert StoreFiles.open(tmp_path / "nell.store").table.value(*ids) == 1.0

@@ -15,7 +15,7 @@ from tuplet.graph.arrays import HEADER, open_directory
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.versions import EdgeStates
-from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_folder import StoreContent, StoreFiles
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import TruthTable
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     graph = KnowledgeGraph.from_edges(entities, relations, heads[fact], relation[fact], tails[fact])
     truth = np.where(fact, 1.0, 0.5)
     table = TruthTable.build(ENTITIES, 3, heads, relation, tails, truth, fact)
-    StoreFiles.create(tmp_path / "a.store", graph, table, StoreMeta(graph.hash, ("train",), 0.0))
+    StoreFiles.create(tmp_path / "a.store", StoreContent(graph, table, StoreMeta(graph.hash, ("train",), 0.0)))
     return tmp_path / "a.store"
 
 

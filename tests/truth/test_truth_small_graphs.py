@@ -12,8 +12,8 @@ import tuplet
 from tuplet.predict import model_folder
 from tuplet.predict.embeddings import ComplEx
 from tuplet.truth.calibration import fit
-from tuplet.truth.calibration.bounds import MeasuredBounds
-from tuplet.truth.calibration.hold_out import hide_in_turn
+from tuplet.truth.calibration.calibrate import hide_in_turn
+from tuplet.truth.calibration.reliability import MeasuredBounds
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.store_meta import BOUNDED, LEARNED
 

@@ -238,8 +238,8 @@ def test_weighted_graph_needs_no_predictor(tmp_path: Path) -> None:
     for h, r, t, weight in zip(heads, relation, tails, graph.weight[entry], strict=True):
         assert store.table.value(h, r, t) == weight
         assert store.table.observed_edge(h, r, t)
-    report = add_facts(tmp_path / "w.store", [("e0", "r0", "e0", 0.25), ("e1", "r2", "e1")])
-    again = add_facts(tmp_path / "w.store", [("e0", "r0", "e0", 0.75), ("e1", "r2", "e1")])
+    report = add_facts(tmp_path / "w.store", [("e0", "r0", "e0", 0.25), ("e1", "r2", "e1")])[0]
+    again = add_facts(tmp_path / "w.store", [("e0", "r0", "e0", 0.75), ("e1", "r2", "e1")])[0]
     assert (report.added, again.added, again.updated, again.already) == (2, 0, 1, 1)
     opened = StoreFiles.open(tmp_path / "w.store")
     assert (opened.table.value(0, 0, 0), opened.table.value(1, 2, 1)) == (0.75, 1.0)
@@ -252,7 +252,7 @@ def test_add_and_remove(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made / "a.store", path)
     store = StoreFiles.open(path)
     test, train = names(store.graph, "test"), names(store.graph, "train")
-    report = add_facts(path, [*test, test[0], train[0]])
+    report = add_facts(path, [*test, test[0], train[0]])[0]
     assert (report.added, report.already, report.duplicates) == (len(test), 1, 1)
     after = StoreFiles.open(path)
     assert names(after.graph, "test") == []
@@ -261,7 +261,7 @@ def test_add_and_remove(made: Path, tmp_path: Path) -> None:
     assert after.meta.changes == StoreChanges(added=len(test))
     assert after.meta.report.as_dict().items() >= after.table.sizes().items()
     assert len(list(path.iterdir())) == 5, "the old state is gone"
-    back = remove_facts(path, [*test, ("e0", "r0", "e0")] if ("e0", "r0", "e0") not in train else test)
+    back = remove_facts(path, [*test, ("e0", "r0", "e0")] if ("e0", "r0", "e0") not in train else test)[0]
     assert back.removed == len(test)
     assert back.not_found == 1
     final = StoreFiles.open(path).table.flat
@@ -272,8 +272,8 @@ def test_add_and_remove(made: Path, tmp_path: Path) -> None:
     )
     # nothing to do leaves the files alone
     stamp = (path / "store.json").stat().st_mtime_ns
-    assert add_facts(path, train[:2]).already == 2
-    assert remove_facts(path, test[:2]).not_found == 2
+    assert add_facts(path, train[:2])[0].already == 2
+    assert remove_facts(path, test[:2])[0].not_found == 2
     assert (path / "store.json").stat().st_mtime_ns == stamp
 
 
@@ -305,7 +305,7 @@ def test_new_names(many: int, made: Path, tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(BadInput, match="not weighted"):
         add_facts(path, [("e0", "r0", "e1", 0.5)])
     assert (path / "store.json").read_bytes() == state
-    report = add_facts(path, [("new", "r0", "e1"), ("e2", "r1", "new"), ("new", "r0", "newer")], new_entities=True)
+    report = add_facts(path, [("new", "r0", "e1"), ("e2", "r1", "new"), ("new", "r0", "newer")], new_entities=True)[0]
     assert report.added == 3
     assert report.new_entities == ("new", "newer")
     store = StoreFiles.open(path)
@@ -314,7 +314,7 @@ def test_new_names(many: int, made: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert store.table.row(new, 0, False).ids.tolist() == [1, ENTITIES + 1]
     assert store.table.row(new, 1, True).ids.tolist() == [2]
     assert store.meta.changes.new_entities == 2
-    report = add_facts(path, [("newer", "r0", "new"), ("newest", "r0", "e1")], new_entities=True)
+    report = add_facts(path, [("newer", "r0", "new"), ("newest", "r0", "e1")], new_entities=True)[0]
     assert report.new_entities == ("newest",)
     assert StoreFiles.open(path).table.row(ENTITIES + 1, 0, False).ids.tolist() == [ENTITIES]
     remove_facts(path, [("new", "r0", "newer")])
@@ -379,8 +379,8 @@ def test_nothing_is_lost_when_many_change_a_store(made: Path, tmp_path: Path) ->
     with ThreadPoolExecutor(6) as pool:
         adding = [pool.submit(add_facts, path, [(f"thread{n}", "r0", f"e{n}")], True) for n in range(8)]
         removing = [pool.submit(remove_facts, path, [fact]) for fact in gone]
-        assert sum(job.result().added for job in adding) == 8
-        assert sum(job.result().removed for job in removing) == 4
+        assert sum(job.result()[0].added for job in adding) == 8
+        assert sum(job.result()[0].removed for job in removing) == 4
     assert [process.wait() for process in processes] == [0, 0]
     store = StoreFiles.open(path)
     assert store.meta.changes == StoreChanges(added=16, removed=4, new_entities=10)

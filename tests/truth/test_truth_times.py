@@ -24,9 +24,8 @@ from tuplet.truth.calibration import fit as learned
 from tuplet.truth.calibration.calibrate import calibrate, candidates_of, known_edges
 from tuplet.truth.calibration.features import GROUPS, column_names, columns
 from tuplet.truth.calibration.trees import TreeSettings
-from tuplet.truth.edges import Predictions
+from tuplet.truth.edges import Predictions, ScoredEdges
 from tuplet.truth.recipes import Predicted
-from tuplet.truth.scored import ScoredEdges
 from tuplet.truth.trained import ModelRun, train_again
 
 DAY = 86_400

@@ -104,10 +104,9 @@ def run_edit(arguments: argparse.Namespace) -> Any:
     """`tuplet add` and `tuplet remove`."""
     from tuplet.read.read import read
     from tuplet.read.text import read_values
-    from tuplet.truth.compact import due
-    from tuplet.truth.edit import with_facts, without_facts
+    from tuplet.truth.edit import add_facts, remove_facts
     from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
-    from tuplet.truth.store_folder import read_store
+    from tuplet.truth.store_folder import due, read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
     if not (arguments.facts or arguments.nodes or arguments.attributes):
@@ -122,14 +121,14 @@ def run_edit(arguments: argparse.Namespace) -> Any:
     if arguments.command == "add":
         refuse_wrong(arguments.seconds, arguments.model, arguments.new_entities, arguments.ray)
         edit = (arguments.new_entities, _patience(arguments), None, values, arguments.replace)
-        report, store = with_facts(arguments.store, facts, *edit)
+        report, store = add_facts(arguments.store, facts, *edit)
         if arguments.new_entities:
             with shown(not arguments.quiet) as told:
                 report, store = with_predictions(
                     report, store, arguments.seconds, told, _patience(arguments), arguments.model, arguments.ray
                 )
     else:
-        report, store = without_facts(arguments.store, facts, _patience(arguments), attributes=values)
+        report, store = remove_facts(arguments.store, facts, _patience(arguments), attributes=values)
     done = report.as_dict()
     if arguments.json:
         return done | {"generation": generation(store)}
@@ -153,7 +152,7 @@ def run_update(arguments: argparse.Namespace) -> Any:
 
 def run_compact(arguments: argparse.Namespace) -> Any:
     """`tuplet compact`."""
-    from tuplet.truth.compact import compact
+    from tuplet.truth.store_folder import compact
 
     before = StoreFiles.open(arguments.store)
     with shown(not arguments.quiet) as report:

@@ -14,7 +14,7 @@ from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.query.ranking import Clauses
 from tuplet.query.schema import Origin
-from tuplet.truth.calibration.bounds import BorneOut
+from tuplet.truth.calibration.reliability import BorneOut
 from tuplet.truth.guarantees import Guarantees, base_rates, promise
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import Truth, TruthTable

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tuplet.query.ranking import Clauses, Edge, Ranking
 from tuplet.query.schema import Status
 from tuplet.query.source import Source
-from tuplet.truth.calibration.bounds import BorneOut
+from tuplet.truth.calibration.reliability import BorneOut
 from tuplet.truth.table import TruthTable
 
 KINDS = (np.int32, np.int32, np.float64, np.bool_, np.bool_)  # of the arrays of `Witnesses`

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option, UnknownName, nearest
-from tuplet.graph.attributes import FACTS, Attributes, Plain
+from tuplet.graph.attributes import FACTS, Plain
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.graph.versions import AttributeStates, EdgeStates, StoredValue, Subject, unite_values, values_now
@@ -159,7 +159,7 @@ def without_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Re
     removed = not_found = 0
     for value in values:
         if value.attribute not in graph.attributes.names:
-            raise unknown_attribute(graph.attributes, value.attribute)
+            raise UnknownName("attribute", value.attribute, nearest(value.attribute, graph.attributes.names))
         subject = resolver.subject(value)
         old = states.get(subject, values_now(graph.attributes, subject))
         if value.value is None:
@@ -184,11 +184,6 @@ def of_gone_facts(graph: KnowledgeGraph, gone: EdgeStates) -> AttributeStates:
             for key in keys[np.isin(keys, column.ranked.keys)].tolist():
                 states[Subject(column.name, column.relation, key)] = ()
     return AttributeStates(states)
-
-
-def unknown_attribute(attributes: Attributes, name: str) -> UnknownName:
-    """The error for an attribute that no entity and no fact has, with the nearest names."""
-    return UnknownName("attribute", name, nearest(name, attributes.names))
 
 
 # So many names are looked up in a table of all, which takes a while to be made; fewer are searched for one by one.
@@ -221,18 +216,6 @@ class EditReport:
 
 
 def add_facts(
-    path: str | os.PathLike[str], facts: Triples, new_entities: bool = False, timeout: float = PATIENCE
-) -> EditReport:
-    """`with_facts` in the store at a path."""
-    return with_facts(path, facts, new_entities, timeout)[0]
-
-
-def remove_facts(path: str | os.PathLike[str], facts: Triples, timeout: float = PATIENCE) -> EditReport:
-    """`without_facts` in the store at a path."""
-    return without_facts(path, facts, timeout)[0]
-
-
-def with_facts(
     path: str | os.PathLike[str],
     facts: Triples,
     new_entities: bool = False,
@@ -292,7 +275,7 @@ def with_facts(
         return report, store.changed(states, fresh, meta, more.states)
 
 
-def without_facts(
+def remove_facts(
     path: str | os.PathLike[str],
     facts: Triples,
     timeout: float = PATIENCE,

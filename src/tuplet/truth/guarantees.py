@@ -99,30 +99,18 @@ class Guarantees:
 
     def save(self, folder: Path) -> str:
         """Write a folder of the store; returns its content hash."""
-        return write_directory(folder, PART, self.arrays(), self.words())
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The numbers, as a folder holds them."""
-        held = list(self.shapes.values())
-        ends = np.cumsum([0, *(len(one.scores) for one in held)])
-        none = [np.zeros(0)]
-        return {
-            "ends": ends.astype(np.int64),
+        held, none = list(self.shapes.values()), [np.zeros(0)]
+        arrays = {
+            "ends": np.cumsum([0, *(len(one.scores) for one in held)]).astype(np.int64),
             "scores": np.concatenate(none + [one.scores for one in held]),
             "shares": np.concatenate(none + [one.shares for one in held]),
         }
-
-    def words(self) -> dict[str, Any]:
-        """The rest, as a folder holds it."""
-        named = [
-            {"shape": one.shape, "family": one.family, "name": one.name, "queries": one.queries}
-            for one in self.shapes.values()
-        ]
-        return {"shapes": named, "about": dict(self.about)}
+        named = [{key: getattr(one, key) for key in ("shape", "family", "name", "queries")} for one in held]
+        return write_directory(folder, PART, arrays, {"shapes": named, "about": dict(self.about)})
 
     @staticmethod
     def read(arrays: Mapping[str, NDArray[Any]], words: Mapping[str, Any], where: str) -> Guarantees:
-        """What `arrays` and `words` told."""
+        """What `save` wrote."""
         try:
             ends, scores, shares = (np.asarray(arrays[name]) for name in ("ends", "scores", "shares"))
             spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]

@@ -14,9 +14,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,20 +28,17 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict import model_folder
 from tuplet.predict.base import LinkPredictor, TrainingEdges, device_of, edge_scores, row_scores
 from tuplet.predict.embeddings import EmbeddingModel
-from tuplet.truth.calibration.bounds import MeasuredBounds
 from tuplet.truth.calibration.fit import SplitCorrection
+from tuplet.truth.calibration.reliability import MeasuredBounds
 from tuplet.truth.candidates.score import RelationCache, joined
 from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.candidates.sources import EVERYTHING
-from tuplet.truth.edges import Floats, Predictions
+from tuplet.truth.edges import EdgeColumns, Floats, Predictions
 from tuplet.truth.known_edges import EdgeCounts, sum_by_row
 from tuplet.truth.rules import Calibration, combine
-from tuplet.truth.scored import EdgeColumns
 from tuplet.truth.table import Row, TruthTable
 
 Tensor = torch.Tensor
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 _BYTES_PER_SCORE = 12  # score, its exponential, and room for what the predictor needs itself
 _BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tail and their products
@@ -79,7 +77,7 @@ class TruthOnDemand:
     ) -> None:
         self.entities, self.relations, self.double = facts.entities, facts.relations, facts.double
         self.predictor, self.facts, self.threshold, self.unpredicted = predictor, facts, threshold, unpredicted
-        self.calibration, self._bounds, self._keep = calibration or Calibration(), bounds, keep
+        self.calibration, self._bounds = calibration or Calibration(), bounds
         device = device_of(predictor)
         if memory is None:
             memory = int(0.4 * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 1 << 30
@@ -88,29 +86,27 @@ class TruthOnDemand:
             raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {row:,}")
         self.block = max(1, min(memory // row, predictor.entities))  # rows at a time
         self.chunk = max(64, min(memory // _BYTES_PER_PAIR, _MOST_PAIRS))  # pairs at a time
-        self.basis = EdgeCounts.of(predictor.entities, predictor.relations, *basis, device)
+        self.basis = EdgeCounts(predictor.entities, predictor.relations, *basis, device)
         self._scorer = CandidateScorer({"": predictor}, basis, EVERYTHING, threshold, self.calibration, memory)
         settings = f"{key} logs", threshold, self.calibration, *basis
-        self.cache = None if folder is None else RelationCache.of(Path(folder), *settings)
+        self.cache = None if folder is None else RelationCache(Path(folder), *settings)
         self._shifts: OrderedDict[tuple[int, bool], RowShifts] = OrderedDict()
-        self._rows: OrderedDict[tuple[int, int, bool], Row] = OrderedDict()
-        self._tables: OrderedDict[tuple[int, ...], TruthTable] = OrderedDict()
+        self._row, self._table = lru_cache(keep)(self._compute_row), lru_cache(_TABLES)(self._compute_table)
         self._turn = threading.RLock()
 
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The edges of a row that are observed or whose prediction reaches the threshold, in order of the other end."""
-        key = (entity, relation, inverse)
         with self._turn:
-            if key not in self._rows:
-                facts = self.facts.row(entity, relation, inverse)
-                ids, truth = self.predicted(entity, relation, inverse)
-                new = ~np.isin(ids, facts.ids)
-                everyone = np.concatenate([ids[new], facts.ids])
-                order = np.argsort(everyone, kind="stable")
-                observed = np.concatenate([np.zeros(np.count_nonzero(new), dtype=bool), facts.observed])[order]
-                values = np.concatenate([truth[new], facts.truth])[order]
-                self._rows[key] = Row(everyone[order].astype(np.int32), values, observed)
-            return _recent(self._rows, key, self._keep)
+            return self._row(entity, relation, inverse)
+
+    def _compute_row(self, entity: int, relation: int, inverse: bool) -> Row:
+        facts = self.facts.row(entity, relation, inverse)
+        ids, truth = self.predicted(entity, relation, inverse)
+        new = ~np.isin(ids, facts.ids)
+        everyone = np.concatenate([ids[new], facts.ids])
+        order = np.argsort(everyone, kind="stable")
+        observed = np.concatenate([np.zeros(np.count_nonzero(new), dtype=bool), facts.observed])[order]
+        return Row(everyone[order].astype(np.int32), np.concatenate([truth[new], facts.truth])[order], observed)
 
     def value(self, head: int, relation: int, tail: int) -> float:
         """Truth of one edge: two rows are scored, none is listed."""
@@ -137,16 +133,15 @@ class TruthOnDemand:
         Two sweeps per relation when first asked for, afterwards read from the folder if there is one; the tables asked
         for last are kept.
         """
-        key = tuple(sorted(set(relations)))
         with self._turn:
-            if key not in self._tables:
-                edges = zip(*(self._relation_edges(relation) for relation in key), strict=True)
-                facts = self.facts.fact_edges()
-                mine = facts.where(np.isin(facts.relation, np.asarray(key)))
-                predicted = Predictions(*(np.concatenate(column) for column in edges))
-                made = TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
-                self._tables[key] = made
-            return _recent(self._tables, key, _TABLES)
+            return self._table(tuple(sorted(set(relations))))
+
+    def _compute_table(self, relations: tuple[int, ...]) -> TruthTable:
+        edges = zip(*(self._relation_edges(relation) for relation in relations), strict=True)
+        facts = self.facts.fact_edges()
+        mine = facts.where(np.isin(facts.relation, np.asarray(relations)))
+        predicted = Predictions(*(np.concatenate(column) for column in edges))
+        return TruthTable.assemble(self.entities, self.relations, mine, predicted, self.threshold)
 
     def _relation_edges(self, relation: int) -> Predictions:
         part = self.cache.load(relation) if self.cache else None
@@ -291,14 +286,6 @@ class RowShifts:
             vector = predictor.relation[self._relation + predictor.relations * self._inverse]
             self.queries = predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
         return self.queries
-
-
-def _recent(kept: OrderedDict[Key, Value], key: Key, most: int) -> Value:
-    """The value of a key that was just used; the one not used for longest goes where there are more than `most`."""
-    kept.move_to_end(key)
-    if len(kept) > most:
-        kept.popitem(last=False)
-    return kept[key]
 
 
 _RELATIONS, _ROWS = 8, 20  # how many, drawn by their facts, and how many rows of each in each direction

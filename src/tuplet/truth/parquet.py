@@ -20,24 +20,13 @@ from tuplet.graph.attributes import tables_of
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, GraphWriter, KnowledgeGraph, graph_of_arrays, known_splits
 from tuplet.graph.name_table import NameTable
 from tuplet.graph.versions import pair_key
-from tuplet.truth.assemble import RelationEdges, RelationFacts, given_truth, graph_facts, overlay
 from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED
-from tuplet.truth.table import TruthTable
+from tuplet.truth.table import RelationEdges, RelationFacts, TruthTable, given_truth, graph_facts, overlay
 
 Ids = NDArray[np.int32]
 
 _BATCH = 1 << 18  # rows
 _ENDS = ("head", "relation", "tail")
-
-
-def read_table(
-    file: str | os.PathLike[str],
-    graph: KnowledgeGraph,
-    observed: Sequence[str] = OBSERVED,
-    threshold: float | None = None,
-) -> TruthTable:
-    """The table of a Parquet file, in memory; see `GivenTable`."""
-    return GivenTable.read(file, graph, observed, threshold).table()
 
 
 @dataclass

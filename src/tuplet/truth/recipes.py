@@ -19,31 +19,30 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet import settings
 from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import make_folder
 from tuplet.graph.arrays import FolderWriter
 from tuplet.graph.graph import KIND as GRAPH
-from tuplet.graph.graph import KnowledgeGraph, known_splits
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph, known_splits
 from tuplet.graph.newest import as_of
 from tuplet.progress import Report
-from tuplet.truth.assemble import write_table
 from tuplet.truth.calibration.reliability import table_reliability
-from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, Predictions
+from tuplet.truth.edges import HIGHEST_PREDICTION, OBSERVED, EdgeColumns, Predictions, ScoredEdges, SearchCheck
 from tuplet.truth.guarantees import NOTIONAL
-from tuplet.truth.predictor_choice import model_meta, open_predictors
-from tuplet.truth.scored import EdgeColumns, ScoredEdges, SearchCheck
-from tuplet.truth.store_folder import RowSource, StoreContent, graph_sizes, table_writer
+from tuplet.truth.store_folder import StoreContent, graph_sizes, table_writer
 from tuplet.truth.store_meta import GIVEN, LEARNED, ModelMeta, StoreMeta, StoreReport
 from tuplet.truth.table import KIND as TABLE
-from tuplet.truth.table import TruthTable
+from tuplet.truth.table import TruthTable, write_table
 
 if TYPE_CHECKING:
     from tuplet.predict.base import LinkPredictor
-    from tuplet.truth.calibration.hold_out import HeldOutResult, HiddenPart
+    from tuplet.truth.calibration.calibrate import HeldOutResult, HiddenPart
     from tuplet.truth.candidates.score import RelationCache
     from tuplet.truth.candidates.scorer import RowLimit
     from tuplet.truth.candidates.sources import CandidateChoice, CandidateSources, TwoStepPairs
     from tuplet.truth.rules import Calibration
+
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Predictors: TypeAlias = "PathLike | LinkPredictor | Sequence[PathLike | LinkPredictor]"  # one, or several
@@ -58,7 +57,7 @@ PLAIN_THRESHOLD = 0.005  # of a calibration that is not learned
 class Recipe(Protocol):
     """What a store is made by."""
 
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
         ...
 
@@ -70,7 +69,7 @@ class Facts:
     observed: Sequence[str] = OBSERVED
     weighted: bool = False  # whether a graph without given truth is refused
 
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of."""
         splits = known_splits(self.observed)
         if self.weighted and not graph.weighted:
@@ -79,7 +78,7 @@ class Facts:
                 Option("table", None),
                 "; only a weighted graph needs none",
             )
-        return _content(graph, splits, 0.0, None, _plain_report(splits))
+        return _Draft(graph, splits).content(0.0, None, _plain_report(splits))
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Given:
         if self.calibration not in (None, LEARNED, GIVEN):
             raise unknown("calibration of a table", self.calibration, (LEARNED, GIVEN))
 
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of."""
         from tuplet.truth.parquet import GivenTable
 
@@ -137,17 +136,17 @@ class Given:
         return StoreContent(agreeing, table, meta)
 
     def _learned(
-        self, graph: KnowledgeGraph, edges: Predictions, splits: tuple[str, ...], progress: Report | None
+        self, graph: KnowledgeGraph, edges: Predictions, splits: tuple[str, ...], progress: Report
     ) -> StoreContent:
         """A store whose calibration is learned on top of the given values."""
         from tuplet.truth.calibration.calibrate import marked
 
-        sure = edges.prediction[marked(graph, "valid", *edges[:3])]
+        sure = edges.prediction[marked(graph, "valid", edges[:3])]
         if len(sure) and np.mean(sure >= HIGHEST_PREDICTION) > 0.5:
             # it was made by somebody who knew them, so it says nothing about what is unknown
             _not_learned("the file lists valid edges as certain, not as if they were unknown", LEARNED)
         _too_few(graph, edges, LEARNED)
-        return _learned(graph, [edges], splits, self.threshold, progress=progress, table=str(self.file))
+        return _Draft(graph, splits, table=str(self.file)).learned([edges], self.threshold, progress)
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ class Predicted:
         _check_threshold(self.threshold)
         _rule(self.calibration)
 
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
         from tuplet.predict.base import scores_columns
         from tuplet.truth.candidates.score import FLOOR
@@ -196,13 +195,12 @@ class Predicted:
         choice = choose(*graph_sizes(graph), *facts, self.candidates, scorers.values())
         floor = least if why == "" else max(choice.floor, min(FLOOR, 4 * least))
         choice, two_step = join_rules(choice, *graph_sizes(graph), *facts, self.candidates)
-        scoring = _Scoring.limited(choice, facts[0], floor, rule, self.memory, self.limit, 1 + len(self.later))
-        choice = scoring.choice
-        if progress:
-            progress("index", 0, 0, str(choice))
+        choice = _limited(choice, self.limit, facts[0])
+        scoring = _Scoring(choice.sources, floor, rule, self.memory, self.limit, 1 + len(self.later))
+        progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
         cache = scoring.cache(folder, hashes, facts[0])
-        if progress and self.parts is not None and cache is not None and not cache.begun:
+        if self.parts is not None and cache is not None and not cache.begun:
             progress("index", 0, 0, f"{self.parts} holds no relations of these models, candidates and threshold yet")
         if self.ray is not None:
             from tuplet.truth.candidates.score import score_on_cluster
@@ -221,16 +219,16 @@ class Predicted:
         if why is None:
             several = [scores, *self._later(graph, scoring, two_step, work, progress)]
             told |= missing_rows(several)
-            return _learned(graph, several, splits, self.threshold, about, told, progress, scoring.over)
+            return _Draft(graph, splits, about, told).learned(several, self.threshold, progress, scoring.over)
         told |= missing_rows([scores])
         if why:
-            return _bounded(graph, scores, splits, self.threshold, why, about, told)
+            return _Draft(graph, splits, about, told).bounded(scores, self.threshold, why)
 
         def report(graph: KnowledgeGraph, table: TruthTable) -> StoreReport:
             return replace(_plain_report(splits, as_if_unknown=True)(graph, table), candidates=told)
 
         edges = scores.predictions().reaching(least)
-        return _content(graph, splits, least, edges, report, rule.as_dict(), about, [scores])
+        return _Draft(graph, splits, about, told).content(least, edges, report, rule.as_dict(), [scores])
 
     def _later(
         self,
@@ -238,15 +236,18 @@ class Predicted:
         scoring: _Scoring,
         two_step: TwoStepPairs | None,
         work: Path,
-        progress: Report | None,
+        progress: Report,
     ) -> list[ScoredEdges]:
         """What predictors say of the same candidates at the end of each window of the newest facts."""
+        from tuplet.truth.calibration.calibrate import two_step_rules
+
         found = []
         for number, models in enumerate(self.later, 1):
             then = as_of(graph, number)
             known = then.edges(*COUNTED)
             scorers, about = open_predictors(list_predictors(models), then, self.device, other_graph=True)
-            pairs = None if two_step is None else two_step.counted_on(known)
+            rules = None if two_step is None else two_step_rules(*graph_sizes(graph), known)
+            pairs = two_step if two_step is None or rules is None else replace(two_step, rules=rules)
             cache = scoring.cache(work, [model.sha256 for model in about], known)
             found.append(scoring.score(number, scorers, known, cache, progress, pairs))
         return found
@@ -273,11 +274,16 @@ class HeldOut:
     memory: int | None = None
     limit: RowLimit | None = None  # of the rows, where these are dear and the time is limited
 
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
-        from tuplet.truth.calibration.calibrate import THRESHOLD
+        from tuplet.truth.calibration.calibrate import (
+            THRESHOLD,
+            HiddenPart,
+            calibrate_hidden,
+            distinct_facts,
+            missing_as_often,
+        )
         from tuplet.truth.calibration.fit import LEAST_VALID
-        from tuplet.truth.calibration.hold_out import HiddenPart, calibrate_hidden, distinct_facts, missing_as_often
         from tuplet.truth.candidates.score import FLOOR
         from tuplet.truth.candidates.sources import HALF_LINKS, choose
 
@@ -289,19 +295,20 @@ class HeldOut:
             split = self.hold_outs[0].part
         scorers, parts = self.hold_outs[0].scorers.values() if self.hold_outs else (), len(self.hold_outs)
         choice, rule = choose(*sizes, *split, HALF_LINKS if several else None, scorers), _rule(None)
-        scoring = _Scoring.limited(choice, split.known, min(FLOOR, 4 * least), rule, self.memory, self.limit, parts)
+        choice = _limited(choice, self.limit, split.known)
+        scoring = _Scoring(choice.sources, min(FLOOR, 4 * least), rule, self.memory, self.limit, parts)
         trials = []
-        for number, (part, predictors, name) in enumerate((one.part, one.scorers, one.name) for one in self.hold_outs):
-            cache = scoring.cache(work, [name], part.known)
-            shown = None if progress is None else _part_of(progress, number, parts)
-            trials.append((part, scoring.score(number, predictors, part.known, cache, shown)))
+        for number, one in enumerate(self.hold_outs):
+            cache = scoring.cache(work, [one.name], one.part.known)
+            shown = _part_of(progress, number, parts)
+            trials.append((one.part, scoring.score(number, one.scorers, one.part.known, cache, shown)))
         facts = sum(len(part.hidden[0]) for part, _ in trials)
         test = graph.split_edges["test"] if "test" not in splits else 0
         missing = graph.split_edges["valid"] or NOTIONAL * sum(map(len, (split.known[0], split.hidden[0])))
         correction = missing_as_often(max(1, facts) / max(1, parts), missing, test)
         distinct = distinct_facts(sizes[0], [part.hidden for part, _ in trials])
         twice = missing_as_often(distinct / parts, missing, test) if distinct < facts else None
-        if progress and distinct:
+        if distinct:
             progress("calibrate", 0, 0, f"learning a calibration from {distinct:,} hidden facts")
         found = calibrate_hidden(sizes, trials, correction, least, twice, scoring.over)
         why = None
@@ -312,8 +319,8 @@ class HeldOut:
         if why and self.calibration == LEARNED:
             raise BadInput(f"no learned calibration: {why}")
         scores = [scored for _, scored in trials]
-        told = scoring.choice.as_dict() | {"listed": distinct_facts(sizes[0], [scored.edges for scored in scores])}
-        return _borne_out(graph, splits, least, found, why, self.models, told | missing_rows(scores), scores)
+        told = choice.as_dict() | {"listed": distinct_facts(sizes[0], [scored.edges for scored in scores])}
+        return _Draft(graph, splits, self.models, told | missing_rows(scores)).borne_out(least, found, why, scores)
 
 
 def _part_of(progress: Report, number: int, parts: int) -> Report:
@@ -342,7 +349,7 @@ class OnDemand:
         if ":" in (self.calibration or ""):
             raise BadInput("rows on demand need a calibration that has a name of its own, not module:function")
 
-    def content(self, graph: KnowledgeGraph, work: Path, progress: Report | None) -> StoreContent:
+    def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
         """What the store is made of."""
         from tuplet.predict.model_folder import find_model_folder
         from tuplet.truth.on_demand import measured_rows
@@ -363,8 +370,8 @@ class OnDemand:
             report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=told)
             return StoreMeta(graph.hash, splits, least, rule.as_dict() | (bounds or {}), (about,), report=report)
 
-        basis = RowSource(folder, *graph.edges(*COUNTED))
-        return StoreContent(graph, table_writer(graph, splits, None, least), meta, basis)
+        rows = dict(zip(("heads", "relation", "tails"), graph.edges(*COUNTED), strict=True))
+        return StoreContent(graph, table_writer(graph, splits, None, least), meta, rows, folder)
 
 
 def list_predictors(predictors: Predictors | None) -> list[PathLike | LinkPredictor]:
@@ -377,36 +384,21 @@ def list_predictors(predictors: Predictors | None) -> list[PathLike | LinkPredic
 # --- scores ----------------------------------------------------------------------------------------------------------
 
 
+def _limited(choice: CandidateChoice, limit: RowLimit | None, known: EdgeColumns) -> CandidateChoice:
+    """The candidates in no more rows than there is time for."""
+    return choice if limit is None else replace(choice, sources=limit.within(choice.sources, known))
+
+
 @dataclass(frozen=True)
 class _Scoring:
     """What is the same for all predictors of a store: candidates, and how their scores become truth and when."""
 
-    choice: CandidateChoice
+    sources: CandidateSources
     floor: float
     rule: Calibration
     memory: int | None
     limit: RowLimit | None
     sweeps: int  # over all rows: one for each time that others are hidden, or known
-
-    @staticmethod
-    def limited(
-        choice: CandidateChoice,
-        known: EdgeColumns,
-        floor: float,
-        rule: Calibration,
-        memory: int | None,
-        limit: RowLimit | None,
-        sweeps: int,
-    ) -> _Scoring:
-        """With no more rows than there is time for."""
-        if limit is not None:
-            choice = replace(choice, sources=limit.within(choice.sources, known))
-        return _Scoring(choice, floor, rule, memory, limit, sweeps)
-
-    @property
-    def sources(self) -> CandidateSources:
-        """What is scored."""
-        return self.choice.sources
 
     @property
     def over(self) -> float:
@@ -425,7 +417,7 @@ class _Scoring:
         scorers: Mapping[str, LinkPredictor],
         known: EdgeColumns,
         cache: RelationCache | None,
-        progress: Report | None,
+        progress: Report,
         two_step: TwoStepPairs | None = None,
     ) -> ScoredEdges:
         """The candidates of the sweep with that number."""
@@ -474,7 +466,7 @@ def _too_few(graph: KnowledgeGraph, edges: ScoredEdges | Predictions, calibratio
     """Why nothing can be learned from these candidates; None if it can."""
     from tuplet.truth.calibration.calibrate import missing
 
-    reason = missing(graph, edges.heads, edges.relation, edges.tails)
+    reason = missing(graph, (edges.heads, edges.relation, edges.tails))
     return None if reason is None else _not_learned(reason, calibration)
 
 
@@ -486,27 +478,6 @@ def _not_learned(reason: str, calibration: str | None) -> str:
 
 
 # --- stores and their reports ----------------------------------------------------------------------------------------
-
-
-def _content(
-    graph: KnowledgeGraph,
-    observed: tuple[str, ...],
-    least: float,
-    edges: Predictions | None,
-    report: Reporter,
-    calibration: dict[str, Any] | None = None,
-    models: tuple[ModelMeta, ...] = (),
-    scores: Sequence[ScoredEdges] = (),
-    arrays: Mapping[str, NDArray[Any]] | None = None,
-    table: str | None = None,
-) -> StoreContent:
-    """A store of the observed facts over predicted edges, which these scores were the source of."""
-
-    def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
-        return StoreMeta(graph.hash, observed, least, calibration, models, table, report=report(graph, made))
-
-    may_miss = ScoredEdges.may_miss_together(scores, len(graph.relations), least)
-    return StoreContent(graph, table_writer(graph, observed, edges, least, may_miss), meta, calibration=arrays)
 
 
 def _plain_report(observed: Sequence[str], as_if_unknown: bool = False) -> Reporter:
@@ -523,93 +494,181 @@ def _plain_report(observed: Sequence[str], as_if_unknown: bool = False) -> Repor
     return report
 
 
-def _learned(
-    graph: KnowledgeGraph,
-    scores: Sequence[ScoredEdges | Predictions],
-    observed: tuple[str, ...],
-    threshold: float | None,
-    models: tuple[ModelMeta, ...] = (),
-    candidates: Mapping[str, Any] | None = None,
-    progress: Report | None = None,
-    until: float = math.inf,
-    table: str | None = None,
-) -> StoreContent:
-    """A store whose calibration is learned from the valid edges among the candidates.
+@dataclass(frozen=True)
+class _Draft:
+    """A store to be made of a graph, and what it says of its predictors and candidates."""
 
-    The second and further scores are those of later windows; `until` as in `calibrate`.
-    """
-    from tuplet.truth.calibration import calibrate
+    graph: KnowledgeGraph
+    observed: tuple[str, ...]
+    models: tuple[ModelMeta, ...] = ()
+    candidates: Mapping[str, Any] | None = None
+    table: str | None = None  # the file that the truth values come from
 
-    least = calibrate.THRESHOLD if threshold is None else threshold
-    several = [one for one in scores if isinstance(one, ScoredEdges)]
-    found = calibrate.calibrate(graph, scores[0], observed, least, progress=progress, later=several[1:], until=until)
+    def content(
+        self,
+        least: float,
+        edges: Predictions | None,
+        report: Reporter,
+        calibration: dict[str, Any] | None = None,
+        scores: Sequence[ScoredEdges] = (),
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> StoreContent:
+        """The observed facts over predicted edges, which these scores were the source of."""
 
-    def report(graph: KnowledgeGraph, made: TruthTable) -> StoreReport:
-        """The diagrams count all candidates; those below the threshold are not listed."""
-        splits, sizes = found.after.split.split(" and "), graph.split_edges
-        listed = sum(int(np.count_nonzero(calibrate.marked(graph, split, *found.edges[:3]))) for split in splits)
-        return StoreReport(
-            **made.sizes(),
-            reliability=found.after.as_dict(),
-            reliability_before=found.before.as_dict(),
-            held_out_listed=round(listed / sum(sizes[split] for split in splits), 6),
-            candidates=candidates,
+        def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
+            about = (self.observed, least, calibration, self.models, self.table)
+            return StoreMeta(graph.hash, *about, report=report(graph, made))
+
+        may_miss = ScoredEdges.may_miss_together(scores, len(self.graph.relations), least)
+        table = table_writer(self.graph, self.observed, edges, least, may_miss)
+        return StoreContent(self.graph, table, meta, calibration=arrays)
+
+    def learned(
+        self,
+        scores: Sequence[ScoredEdges | Predictions],
+        threshold: float | None,
+        progress: Report,
+        until: float = math.inf,
+    ) -> StoreContent:
+        """A store whose calibration is learned from the valid edges among the candidates.
+
+        The second and further scores are those of later windows; `until` as in `calibrate`.
+        """
+        from tuplet.truth.calibration import calibrate
+
+        least = calibrate.THRESHOLD if threshold is None else threshold
+        several = [one for one in scores if isinstance(one, ScoredEdges)]
+        asked = (self.graph, scores[0], self.observed, least)
+        found = calibrate.calibrate(*asked, progress=progress, later=several[1:], until=until)
+
+        def report(graph: KnowledgeGraph, made: TruthTable) -> StoreReport:
+            """The diagrams count all candidates; those below the threshold are not listed."""
+            splits, sizes = found.after.split.split(" and "), graph.split_edges
+            listed = sum(int(np.count_nonzero(calibrate.marked(graph, split, found.edges[:3]))) for split in splits)
+            return StoreReport(
+                **made.sizes(),
+                reliability=found.after.as_dict(),
+                reliability_before=found.before.as_dict(),
+                held_out_listed=round(listed / sum(sizes[split] for split in splits), 6),
+                candidates=self.candidates,
+            )
+
+        return self.content(least, found.edges, report, found.as_dict(), several, found.fit.learned.arrays())
+
+    def bounded(self, scored: ScoredEdges, threshold: float | None, why: str) -> StoreContent:
+        """A store of models that learned from all train edges; the few valid edges bound what they may promise."""
+        from tuplet.truth.calibration.calibrate import THRESHOLD, HiddenPart, calibrate_hidden
+        from tuplet.truth.calibration.fit import SplitCorrection
+
+        least, sizes = THRESHOLD if threshold is None else threshold, self.graph.split_edges
+        correction = SplitCorrection()
+        if sizes["valid"]:
+            seen = ("valid" in self.observed, "test" in self.observed)
+            correction = SplitCorrection.of(sizes["valid"], sizes["test"], *seen)
+        part = HiddenPart(self.graph.edges("train"), self.graph.edges("valid"))
+        found = calibrate_hidden(graph_sizes(self.graph), [(part, scored)], correction, least)
+        return self.borne_out(least, found, why, [scored])
+
+    def borne_out(
+        self, least: float, found: HeldOutResult, why: str | None, scores: Sequence[ScoredEdges]
+    ) -> StoreContent:
+        """The store of what hidden facts bear out; `why` nothing was learned from them, if so."""
+        if why is not None and found.facts:
+            why += "; no truth is above what they bear out"
+
+        def report(graph: KnowledgeGraph, table: TruthTable) -> StoreReport:
+            """The reliability is that of test edges where they are not observed, else that of the hidden facts."""
+            sizes = StoreReport(**table.sizes(), candidates=self.candidates, not_learned=why)
+            if not found.facts:
+                return sizes
+            after, listed = found.after, None
+            if graph.split_edges["test"] and "test" not in self.observed:
+                measured = table_reliability(graph, table, (*self.observed, "valid"))
+                if measured is not None:
+                    after, listed = measured, round(int(measured.facts.sum()) / graph.split_edges["test"], 6)
+            before = found.before.as_dict()
+            return replace(sizes, reliability=after.as_dict(), reliability_before=before, held_out_listed=listed)
+
+        arrays = None if found.learned is None else found.learned.arrays()
+        return self.content(least, found.edges, report, found.as_dict(), scores, arrays)
+
+
+# --- predictors ------------------------------------------------------------------------------------------------------
+
+
+def open_predictors(
+    models: Sequence[PathLike | LinkPredictor], graph: KnowledgeGraph, device: str, other_graph: bool
+) -> tuple[dict[str, LinkPredictor], tuple[ModelMeta, ...]]:
+    """The predictors by name, and what a store says about each; of one kind the second is called `complex-2`."""
+    from tuplet.predict.base import kind_of
+
+    opened: dict[str, LinkPredictor] = {}
+    about = list[ModelMeta]()
+    places: dict[Any, PathLike | LinkPredictor] = {}
+    for model in models:
+        predictor, meta = open_predictor(model, graph, device, other_graph)
+        # Two columns that say the same would look like two scorers that agree.
+        first = places.setdefault(meta.sha256 or (model if isinstance(model, str) else id(model)), model)
+        if len(places) == len(about):
+            raise BadInput(_twice(first, model, meta.kind))
+        kind = kind_of(predictor)
+        same = sum(name.split("-")[0] == kind for name in opened)
+        opened[f"{kind}-{same + 1}" if same else kind] = predictor
+        about.append(meta)
+    return opened, tuple(about)
+
+
+def _twice(first: PathLike | LinkPredictor, again: PathLike | LinkPredictor, kind: str) -> str:
+    names = [os.fspath(model) if isinstance(model, str | os.PathLike) else kind for model in (first, again)]
+    if names[0] == names[1]:
+        return f"the model {names[0]} is given twice; give each once"
+    return f"the models {names[0]} and {names[1]} are the same; give one of them"
+
+
+def open_predictor(
+    model: PathLike | LinkPredictor, graph: KnowledgeGraph, device: str, other_graph: bool
+) -> tuple[LinkPredictor, ModelMeta]:
+    """The predictor, opened or made if need be, and what a store says about it."""
+    from tuplet.predict import model_folder
+    from tuplet.predict.base import TrainingEdges, check_predictor
+
+    if isinstance(model, str | os.PathLike):
+        name = os.fspath(model)
+        if Path(name).exists() or not (":" in name or name in settings.list_plugins("predictors")):
+            about = model_meta(Path(name), graph, other_graph)
+            return model_folder.load_for(TrainingEdges.from_graph(graph), Path(name), device), about
+        from tuplet.predict.model_folder import make_predictor
+
+        found, kind = check_predictor(make_predictor(name, graph)), name
+    else:
+        found, kind = check_predictor(model), type(model).__name__
+    _refuse_sizes(graph, kind, {"entities": found.entities, "relations": found.relations})
+    return found, ModelMeta(kind)
+
+
+def model_meta(folder: Path, graph: KnowledgeGraph, other_graph: bool) -> ModelMeta:
+    """What a store says about the model in a folder; a query model or one of another graph is refused."""
+    from tuplet.predict import model_folder
+    from tuplet.predict.base import fingerprint
+
+    about = model_folder.describe(folder)
+    model_folder.refuse_query_model(folder, about)
+    if about["entities"]:  # one that reads any graph has none of its own
+        _refuse_sizes(graph, folder, about)
+    # Sizes may agree by chance, and then every name would get the scores of another.
+    learned_from = about.get("graph")
+    bound = about["entities"] and learned_from and not other_graph
+    # one that was trained on arrays of edges alone says what these are
+    if bound and learned_from not in (graph.hash, fingerprint({split: graph.edges(split) for split in SPLIT_CODE})):
+        raise BadInput(
+            f"{folder} was trained on another graph ({str(learned_from)[:12]}…, this one is {graph.hash[:12]}…); ",
+            Option("other_graph"),
+            " takes it if entities and relations have the same numbers in both",
         )
-
-    arrays = found.fit.learned.arrays()
-    return _content(graph, observed, least, found.edges, report, found.as_dict(), models, several, arrays, table)
+    return ModelMeta(about["kind"], about["sha256"], about.get("rank"), about.get("metrics"))
 
 
-def _bounded(
-    graph: KnowledgeGraph,
-    scored: ScoredEdges,
-    observed: tuple[str, ...],
-    threshold: float | None,
-    why: str,
-    models: tuple[ModelMeta, ...],
-    candidates: Mapping[str, Any],
-) -> StoreContent:
-    """A store of models that learned from all train edges; the few valid edges bound what they may promise."""
-    from tuplet.truth.calibration.calibrate import THRESHOLD
-    from tuplet.truth.calibration.fit import SplitCorrection
-    from tuplet.truth.calibration.hold_out import HiddenPart, calibrate_hidden
-
-    least = THRESHOLD if threshold is None else threshold
-    valid, test = graph.split_edges["valid"], graph.split_edges["test"]
-    correction = SplitCorrection()
-    if valid:
-        correction = SplitCorrection.of(valid, test, "valid" in observed, "test" in observed)
-    part = HiddenPart(graph.edges("train"), graph.edges("valid"))
-    found = calibrate_hidden(graph_sizes(graph), [(part, scored)], correction, least)
-    return _borne_out(graph, observed, least, found, why, models, candidates, [scored])
-
-
-def _borne_out(
-    graph: KnowledgeGraph,
-    observed: tuple[str, ...],
-    least: float,
-    found: HeldOutResult,
-    why: str | None,
-    models: tuple[ModelMeta, ...],
-    candidates: Mapping[str, Any],
-    scores: Sequence[ScoredEdges],
-) -> StoreContent:
-    """The store of what hidden facts bear out; `why` nothing was learned from them, if so."""
-    if why is not None and found.facts:
-        why += "; no truth is above what they bear out"
-
-    def report(graph: KnowledgeGraph, table: TruthTable) -> StoreReport:
-        """The reliability is that of test edges where they are not observed, else that of the hidden facts."""
-        sizes = StoreReport(**table.sizes(), candidates=candidates, not_learned=why)
-        if not found.facts:
-            return sizes
-        after, listed = found.after, None
-        if graph.split_edges["test"] and "test" not in observed:
-            measured = table_reliability(graph, table, (*observed, "valid"))
-            if measured is not None:
-                after, listed = measured, round(int(measured.facts.sum()) / graph.split_edges["test"], 6)
-        before = found.before.as_dict()
-        return replace(sizes, reliability=after.as_dict(), reliability_before=before, held_out_listed=listed)
-
-    arrays = None if found.learned is None else found.learned.arrays()
-    return _content(graph, observed, least, found.edges, report, found.as_dict(), models, scores, arrays)
+def _refuse_sizes(graph: KnowledgeGraph, model: object, about: Mapping[str, Any]) -> None:
+    for what, have in zip(("entities", "relations"), (len(graph.entities), len(graph.relations)), strict=True):
+        if about[what] != have:
+            raise BadInput(f"{model} knows {about[what]:,} {what}, the graph has {have:,}: not trained on this graph")

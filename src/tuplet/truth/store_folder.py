@@ -18,6 +18,9 @@
 A writer holds a lock, writes what is new, replaces store.json, then deletes what is no longer current. Each time is a
 new *generation*, with a number and a hash. A reader holds one generation as a whole: its files may be deleted, but the
 system keeps them as long as somebody has them mapped. What a killed writer left is deleted by the next one.
+
+Compaction writes folders in which all changes are merged, beside the current ones, while others read and edit the
+store. Then it switches to them in one step, and what was edited meanwhile becomes the delta over them.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +47,7 @@ from tuplet.files import (
     clean_leftovers,
     locked,
     read_sealed,
+    refuse_timeout,
     remove,
     rename,
     render,
@@ -50,17 +56,19 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
+from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.arrays import FolderWriter, open_directory, verify, write_directory
-from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes
-from tuplet.graph.graph import KnowledgeGraph, hides, open_facts, write_facts
+from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes, tables_of
+from tuplet.graph.graph import KIND as GRAPH
+from tuplet.graph.graph import GraphWriter, KnowledgeGraph, hides, open_facts, write_facts
 from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
+from tuplet.progress import Report, silent
 from tuplet.truth import delta as deltas
-from tuplet.truth.assemble import given_truth, graph_facts, overlaid, write_table
 from tuplet.truth.delta import Delta, folder_name, is_named
 from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import KIND as TABLE
-from tuplet.truth.table import TruthTable
+from tuplet.truth.table import RelationEdges, TruthTable, given_truth, graph_facts, overlaid, write_table
 
 if TYPE_CHECKING:
     from tuplet.truth.calibration.fit import LearnedCalibration
@@ -69,18 +77,8 @@ if TYPE_CHECKING:
 
 PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes", "guarantees")
 
-_held: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
-
-
-def held(key: tuple[object, ...], load: Callable[[], Any]) -> Any:
-    """What was loaded from parts of a store, if somebody holds it: the same names mean the same content.
-
-    So a change of the facts does not load the model of a store on demand again.
-    """
-    found = _held.get(key)
-    if found is None:
-        found = _held[key] = load()
-    return found
+# Models in use by the parts they come from: a change of the facts does not load that of a store on demand again.
+_models: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
 
 
 def place(root: Path, part: str, write: Callable[[Path], str]) -> str:
@@ -93,6 +91,11 @@ def place(root: Path, part: str, write: Callable[[Path], str]) -> str:
     except TupletError:
         rename(fresh, root / name)
     return name
+
+
+def arrays_writer(part: str, arrays: Mapping[str, NDArray[Any]]) -> FolderMaker:
+    """What writes arrays into the folder of a part."""
+    return partial(write_directory, kind=part, arrays=arrays, meta={})
 
 
 def copy_model(source: Path, folder: Path) -> str:
@@ -125,23 +128,14 @@ MetaMaker: TypeAlias = Callable[[KnowledgeGraph, TruthTable], StoreMeta]
 
 
 @dataclass(frozen=True)
-class RowSource:
-    """What rows on demand need beside the facts: the model's folder and the edges that the calibration counts."""
-
-    model: Path
-    heads: NDArray[np.integer]
-    relation: NDArray[np.integer]
-    tails: NDArray[np.integer]
-
-
-@dataclass(frozen=True)
 class StoreContent:
     """All that a new store is made of."""
 
     graph: KnowledgeGraph | FolderMaker
     table: TruthTable | FolderMaker
     meta: StoreMeta | MetaMaker
-    rows: RowSource | None = None  # on demand: the model and the edges that the calibration counts
+    rows: Mapping[str, NDArray[Any]] | None = None  # on demand: heads, relation and tails that the calibration counts
+    model: Path | None = None  # on demand: the folder of the predictor
     calibration: Mapping[str, NDArray[Any]] | None = None  # the arrays of a learned one
 
 
@@ -170,15 +164,17 @@ class StoreFiles:
         """The truth of a store on demand; loads the model."""
         from tuplet.predict import model_folder
         from tuplet.predict.base import TrainingEdges
-        from tuplet.truth.calibration.bounds import MeasuredBounds
+        from tuplet.truth.calibration.reliability import MeasuredBounds
         from tuplet.truth.on_demand import TruthOnDemand
         from tuplet.truth.rules import Calibration
 
         basis = open_directory(self.path / self.folders["rows"], "rows").arrays
         edges = (basis["heads"], basis["relation"], basis["tails"])
         whole = TrainingEdges({"train": edges}, len(self.graph.entities), len(self.graph.relations))
-        parts = self.folders["model"], self.folders["rows"], whole.entities, whole.relations, device
-        model = held((self.path, *parts), lambda: model_folder.load_for(whole, self.path / parts[0], device))
+        folder = self.folders["model"]
+        key = (self.path, folder, self.folders["rows"], whole.entities, whole.relations, device)
+        if (model := _models.get(key)) is None:
+            model = _models[key] = model_folder.load_for(whole, self.path / folder, device)
         if (known := self.meta.calibration) is None:
             raise CorruptStore(f"{self.path / MANIFEST}: it does not say how the truth is calibrated")
         if ":" in known["name"]:  # a store must not make us import a module that it names
@@ -190,7 +186,7 @@ class StoreFiles:
             Calibration(known["name"]),
             self.meta.threshold,
             self.path / CACHE if os.access(self.path, os.W_OK) else None,
-            self.folders["model"],
+            folder,
             memory,
             bounds=MeasuredBounds.from_dict(known["bounds"]) if "bounds" in known else None,
             unpredicted=self.graph.unpredicted,
@@ -212,25 +208,20 @@ class StoreFiles:
         return LearnedCalibration.of(open_directory(self.path / self.folders[part], part).arrays, about)
 
     @staticmethod
-    def create(
-        path: str | os.PathLike[str],
-        graph: KnowledgeGraph | FolderMaker,
-        table: TruthTable | FolderMaker,
-        meta: StoreMeta | MetaMaker,
-        force: bool = False,
-        basis: RowSource | None = None,
-        calibration: Mapping[str, NDArray[Any]] | None = None,
-    ) -> StoreFiles:
+    def create(path: str | os.PathLike[str], content: StoreContent, force: bool = False) -> StoreFiles:
         """Write a new store; an existing one is replaced only with `force`, anything else never."""
         target = Path(os.path.realpath(path))
-        content = StoreContent(graph, table, meta, basis, calibration)
         refuse_existing(target, force)
         with locked(target):
             clean_leftovers(target)
             if is_store(target):
                 refuse_existing(target, force)
+                try:
+                    generation = int(read_store(target)["generation"])
+                except TupletError:  # a damaged store may be replaced too
+                    generation = 0
                 with system_errors(target):
-                    _commit(target, content, {}, _generation(target))
+                    _commit(target, content, {}, generation)
             else:
                 # A new store is written beside its place and renamed in: there is never half a store.
                 with replacing(target, force, _not_a_store) as fresh:
@@ -329,7 +320,7 @@ class StoreFiles:
 
     def _named(self, manifest: Mapping[str, Any]) -> StoreFiles:
         """The state as store.json describes it."""
-        graph, meta = self.graph, StoreMeta.of(manifest["meta"], self.path / MANIFEST)
+        graph, meta = self.graph, StoreMeta.from_dict(manifest["meta"], self.path / MANIFEST)
         folders = manifest["folders"]
         if not (self.delta.empty and self.layer.empty and "attributes" not in folders):
             parts = [folders.get(part) for part in ("graph", "layer")]
@@ -356,7 +347,9 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
         except (BadInput, CorruptStore):
             # A writer may have replaced the state between the steps; then there is another one to be read.
             if read_store(root) == manifest:
-                _name_missing(root, manifest["folders"])
+                for folder in manifest["folders"].values():
+                    if not (root / folder).is_dir():
+                        raise CorruptStore(f"{root / folder} is missing, {root / MANIFEST} names it") from None
                 raise
 
 
@@ -372,7 +365,7 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     table = TruthTable.of_directory(opened)
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
         raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
-    meta = StoreMeta.of(manifest["meta"], root / MANIFEST)
+    meta = StoreMeta.from_dict(manifest["meta"], root / MANIFEST)
     layer, attributes = Delta(), graph.attributes
     if "layer" in folders:
         layer, graph, table, facts = deltas.read_layer(root / folders["layer"], graph, table, facts)
@@ -406,19 +399,7 @@ def writing(
 
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked content of store.json; a store of another format is refused."""
-    file = Path(path) / MANIFEST
-    manifest = read_sealed(file, FORMAT, FORMAT_VERSION, "store")
-    if (found := manifest["version"]) != FORMAT_VERSION:
-        raise CorruptStore(f"{file}: format version {found} is older than this tuplet reads; build the store again")
-    return manifest
-
-
-def _generation(root: Path) -> int:
-    """The number of the current generation, if that can be read: a damaged store may be replaced too."""
-    try:
-        return int(read_store(root)["generation"])
-    except TupletError:
-        return 0
+    return read_sealed(Path(path) / MANIFEST, FORMAT, FORMAT_VERSION, "store")
 
 
 def refuse_existing(target: str | os.PathLike[str], force: bool) -> None:
@@ -432,7 +413,7 @@ def _not_a_store(place: Path) -> str | None:
 
 def _commit(root: Path, content: StoreContent, keep: Mapping[str, str], generation: int) -> None:
     """Write what is new into `root`, then switch store.json, then delete what is no longer current."""
-    graph, table, meta, basis = content.graph, content.table, content.meta, content.rows
+    graph, table, meta = content.graph, content.table, content.meta
     kept = ("rows", "model", "calibration", "newcomers", "guarantees")
     folders = {part: keep[part] for part in kept if part in keep}
     # The table first: only when it is made, it is known whether the graph of the store is the one that was given.
@@ -443,13 +424,11 @@ def _commit(root: Path, content: StoreContent, keep: Mapping[str, str], generati
         meta = meta(written, TruthTable.open(root / folders["table"]))
     if hides(written, meta.observed):
         folders["facts"] = place(root, "facts", partial(write_facts, graph=written, splits=meta.observed))
-    if basis is not None:
-        arrays = {"heads": basis.heads, "relation": basis.relation, "tails": basis.tails}
-        folders["rows"] = place(root, "rows", lambda folder: write_directory(folder, "rows", arrays, {}))
-        folders["model"] = place(root, "model", lambda folder: copy_model(basis.model, folder))
-    if (learned := content.calibration) is not None:
-        write = partial(write_directory, kind="calibration", arrays=learned, meta={})
-        folders["calibration"] = place(root, "calibration", lambda folder: write(folder))
+    for part, arrays in (("rows", content.rows), ("calibration", content.calibration)):
+        if arrays is not None:
+            folders[part] = place(root, part, arrays_writer(part, arrays))
+    if content.model is not None:
+        folders["model"] = place(root, "model", partial(copy_model, content.model))
     _switch(root, folders, meta, Delta(), generation)
 
 
@@ -478,22 +457,8 @@ def _collect(root: Path, manifest: Mapping[str, Any]) -> None:
         if (ours and entry.name not in current) or entry.name.startswith(f".{MANIFEST}."):
             remove(entry)
         elif entry.name.startswith(f".{COMPACTING}-"):
-            _remove_idle(root, entry)
-
-
-def _remove_idle(root: Path, work: Path) -> None:
-    """Delete the work of a compaction, unless it goes on."""
-    try:
-        with locked(root / COMPACTING):
-            remove(work)
-    except StoreBusy:
-        return
-
-
-def _name_missing(root: Path, folders: Mapping[str, str]) -> None:
-    for folder in folders.values():
-        if not (root / folder).is_dir():
-            raise CorruptStore(f"{root / folder} is missing, {root / MANIFEST} names it") from None
+            with suppress(StoreBusy), locked(root / COMPACTING):  # unless the compaction goes on
+                remove(entry)
 
 
 def generation(store: StoreFiles) -> dict[str, Any]:
@@ -559,3 +524,93 @@ def table_writer(
 def graph_sizes(graph: KnowledgeGraph) -> tuple[int, int]:
     """How many entities and relations it has."""
     return len(graph.entities), len(graph.relations)
+
+
+# A store is compacted in the background when more of its edges than this share are changed, and enough to matter.
+SHARE, ENOUGH = 0.05, 20_000
+
+
+def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: Report = silent) -> bool:
+    """Merge all changes into new folders; `StoreBusy` after `timeout` seconds in which others compact or change it.
+
+    False if there are none, or if the store was made anew meanwhile.
+    """
+    refuse_timeout(timeout)
+    root = Path(os.path.realpath(path))
+    newest(path)  # a wrong path is said before anything is written
+    with locked(root / COMPACTING, timeout, called=path):
+        store = newest(path)
+        if store.layer.empty and store.delta.empty and "attributes" not in store.folders:
+            return False
+        work = root / f".{COMPACTING}-{os.urandom(4).hex()}"
+        try:
+            with system_errors(path):
+                work.mkdir()
+                hashes = {
+                    "graph": write_graph(work / "graph", store.graph, progress),
+                    "table": write_merged(work / "table", store.table, progress),
+                }
+                if hides(store.graph, store.meta.observed):
+                    hashes["facts"] = write_facts(work / "facts", store.graph, store.meta.observed)
+            with writing(path, timeout, store) as now:
+                return now.merged(work, hashes, store)
+        finally:
+            remove(work)
+
+
+def due(store: StoreFiles) -> bool:
+    """Whether so much was changed that the store should be compacted."""
+    changed = store.layer.changes + store.delta.changes
+    return changed > max(ENOUGH, SHARE * store.table.edges)
+
+
+def compact_behind(store: StoreFiles) -> threading.Thread:
+    """Compact a store while the program goes on; what goes wrong leaves the store as it is."""
+
+    def work() -> None:
+        try:
+            compact(store.path)
+        except StoreBusy:
+            return  # somebody else does it, or edits all the time: the next edit tries again
+        except TupletError as error:
+            warnings.warn(f"the changes of {store.path} could not be merged: {error}", RuntimeWarning, stacklevel=2)
+
+    thread = threading.Thread(target=work, name=f"compact {store.path}", daemon=True)
+    thread.start()
+    return thread
+
+
+def write_graph(folder: Path, graph: KnowledgeGraph, progress: Report = silent) -> str:
+    """Write a graph with its newer layers merged, relation by relation; returns its content hash."""
+    columns = {"split": graph.split, "weight": graph.weight, "date": graph.date}
+    with FolderWriter(folder, GRAPH) as sink:
+        writer = GraphWriter(sink, graph.entities.flat, graph.relations)
+        for r in range(len(graph.relations)):
+            heads, tails, entries = graph.adjacency.relation(r)
+            writer.relation(
+                heads, tails, {name: array[entries] for name, array in columns.items() if array is not None}
+            )
+            _tell(progress, "graph", graph.adjacency, r)
+        return sink.finish(writer.finish(graph.notes, tables_of(graph.attributes)))
+
+
+def write_merged(folder: Path, table: TruthTable, progress: Report = silent) -> str:
+    """The same for a truth table."""
+    if table.row_dropped.strides != (0,) and (table.row_dropped != np.float32(table.threshold)).any():
+        return table.save(folder)  # bounds of single rows are kept as they are
+
+    def relations() -> Iterator[RelationEdges]:
+        for r, edges in enumerate(table.merged()):
+            yield edges
+            _tell(progress, "table", table.adjacency, r)
+
+    with FolderWriter(folder, TABLE) as sink:
+        write_table(sink, table.entities, relations(), table.double)
+        return sink.finish({"entities": table.entities, "threshold": table.threshold})
+
+
+def _tell(progress: Report, step: str, rows: Adjacency, relation: int) -> None:
+    """Relations differ in size: what is done is told in edges."""
+    edges = rows.view_entries[::2]
+    if rows.edges:
+        progress(step, int(edges[: relation + 1].sum()), rows.edges, "edges")

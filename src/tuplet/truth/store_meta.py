@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from tuplet.errors import CorruptStore
-from tuplet.truth.calibration.bounds import BorneOut
+from tuplet.settings import types
+from tuplet.truth.calibration.reliability import BorneOut
 
 LEARNED = "learned"  # the calibration that is fitted to held-out facts
 BOUNDED = "bounded"  # too few for that: a line, and no promise above what was measured
@@ -66,10 +68,6 @@ class NewEntities:
         """The ids of those that wait, ascending."""
         return [number for first, end in self.waiting for number in range(first, end)]
 
-    def told(self) -> dict[str, int]:
-        """What every answer says: how many wait, if any do."""
-        return {"waiting": len(self.ids)} if self.waiting else {}
-
     def expecting(self, ids: Iterable[int]) -> NewEntities:
         """The same with more that wait."""
         return replace(self, waiting=_ranges({*self.ids, *ids}))
@@ -79,12 +77,8 @@ class NewEntities:
         return replace(self, waiting=_ranges({*self.ids} - {*ids}))
 
     def as_dict(self) -> dict[str, Any]:
-        known: dict[str, Any] = {"waiting": [list(part) for part in self.waiting], "met": self.met}
-        if self.later:
-            known["later"] = [list(fact) for fact in self.later]
-        if self.calibration is not None:
-            known["calibration"] = dict(self.calibration)
-        return known if self.why is None else known | {"why": self.why}
+        known = {key: value for key, value in asdict(self).items() if value not in (None, ())}
+        return {"waiting": self.waiting} | known
 
 
 def _ranges(ids: set[int]) -> tuple[tuple[int, int], ...]:
@@ -101,9 +95,9 @@ def _ranges(ids: set[int]) -> tuple[tuple[int, int], ...]:
 class StoreReport:
     """Sizes of the table, and how its truth values agree with held-out facts."""
 
-    edges: int
-    facts: int
-    predicted: int | None  # None: computed on demand
+    edges: int = 0
+    facts: int = 0
+    predicted: int | None = None  # None: computed on demand
     reliability: Mapping[str, Any] | None = None
     reliability_before: Mapping[str, Any] | None = None  # of a learned calibration: what it started from
     held_out_listed: float | None = None  # share of the held-out facts that the table lists
@@ -115,14 +109,15 @@ class StoreReport:
         always = ("edges", "facts", "predicted", "reliability")
         return {key: value for key, value in asdict(self).items() if value is not None or key in always}
 
-    def told(self) -> dict[str, float]:
-        """What every answer says: the share of the rows that were computed, if there was no time for all.
+    @property
+    def rows_computed(self) -> float | None:
+        """The share of the rows that were computed; None if there was time for all.
 
-        >>> StoreReport(5, 3, 2, candidates={"rows": {"computed": 5, "of": 20}}).told()
-        {'rows_computed': 0.25}
+        >>> StoreReport(5, 3, 2, candidates={"rows": {"computed": 5, "of": 20}}).rows_computed
+        0.25
         """
         rows = (self.candidates or {}).get("rows")
-        return {} if rows is None else {"rows_computed": round(rows["computed"] / rows["of"], 4)}
+        return None if rows is None else round(rows["computed"] / rows["of"], 4)
 
 
 @dataclass(frozen=True)
@@ -137,9 +132,9 @@ class StoreMeta:
     'calibration softmax-count was asked for; predictions about new entities are calibrated'
     >>> replace(meta, changes=StoreChanges(added=1)).info()["truth_age"]
     {'edits': 1, 'changed': 0.5, 'again_after': 0, 'make_again': True}
-    >>> StoreMeta.of(meta.as_dict(), "store.json") == meta
+    >>> StoreMeta.from_dict(meta.as_dict(), "store.json") == meta
     True
-    >>> StoreMeta.of(meta.as_dict() | {"threshold": "high"}, "store.json")
+    >>> StoreMeta.from_dict(meta.as_dict() | {"threshold": "high"}, "store.json")
     Traceback (most recent call last):
     tuplet.errors.CorruptStore: store.json: threshold is 'high', which makes no sense there
     """
@@ -151,7 +146,7 @@ class StoreMeta:
     models: tuple[ModelMeta, ...] = ()  # the predictors; the calibration learned from all of them
     table: str | None = None  # the file, if the truth values were made elsewhere
     changes: StoreChanges = field(default_factory=StoreChanges)
-    report: StoreReport = field(default_factory=lambda: StoreReport(0, 0, 0))
+    report: StoreReport = field(default_factory=lambda: StoreReport(predicted=0))
     new: NewEntities = field(default_factory=NewEntities)
 
     @property
@@ -234,70 +229,41 @@ class StoreMeta:
         return known | {"truth_age": age | {"make_again": self.stale is not None}}
 
     @staticmethod
-    def of(values: Mapping[str, Any], where: object) -> StoreMeta:
+    def from_dict(values: Mapping[str, Any], where: object) -> StoreMeta:
         """What `as_dict` gave, checked; `where` is the file, for errors."""
-        given = _Fields(values, where)
-        first, calibration = given.some("model", dict), given.some("calibration", dict)
-        models = given.some("models", list) or ([] if first is None else [first])
-        changes, report = _Fields(given.some("changes", dict) or {}, where), given.some("report", dict)
-        return StoreMeta(
-            given.one("graph", str),
-            tuple(given.one("observed", list)),
-            float(given.one("threshold", float, int)),
-            None if calibration is None else {**calibration, "name": _Fields(calibration, where).one("name", str)},
-            tuple(_model(_Fields(model, where)) for model in models),
-            given.some("table", str),
-            StoreChanges(*(changes.some(key, int) or 0 for key in ("added", "removed", "new_entities"))),
-            _report(_Fields(report or {}, where)),
-            _new_entities(_Fields(given.some("new_entities", dict) or {}, where)),
-        )
+        first = values.get("model")
+        models = values.get("models") or ([] if first is None else [first])
+        meta: StoreMeta = _read(StoreMeta, {**values, "models": models, "new": values.get("new_entities")}, where)
+        if meta.calibration is not None:
+            _checked("name", str, meta.calibration.get("name"), where)
+        return meta
 
 
-@dataclass(frozen=True)
-class _Fields:
-    """The values of a JSON object, taken out one by one and checked for their types."""
+def _read(kind: type[Any], values: Mapping[str, Any], where: object) -> Any:
+    """A dataclass from a JSON object; a value of another type is refused by its key."""
+    optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
+    found = {
+        key: _checked(key, hint, values.get(key), where)
+        for key, hint in types(kind).items()
+        if values.get(key) is not None or key not in optional
+    }
+    return kind(**found)
 
-    values: Mapping[str, Any]
-    where: object
 
-    def one(self, key: str, *kinds: type) -> Any:
-        if (value := self.some(key, *kinds)) is None:
-            raise CorruptStore(f"{self.where}: {key} is missing")
+def _checked(key: str, hint: Any, value: Any, where: object) -> Any:
+    """A value of a JSON object in the type that a field declares."""
+    declared = get_args(hint)[0] if isinstance(hint, UnionType) else hint  # the other one is None
+    kind, parts = get_origin(declared) or declared, get_args(declared)
+    if value is None:
+        raise CorruptStore(f"{where}: {key} is missing")
+    if is_dataclass(kind) and isinstance(value, Mapping):
+        return _read(kind, value, where)  # type: ignore[arg-type]
+    if kind is tuple and isinstance(value, list | tuple):
+        each = parts[:1] * len(value) if parts[-1] is ... else parts
+        if len(each) == len(value):
+            return tuple(_checked(key, one, part, where) for one, part in zip(each, value, strict=True))
+    elif kind is float and isinstance(value, int | float):
+        return float(value)
+    elif isinstance(value, kind):
         return value
-
-    def some(self, key: str, *kinds: type) -> Any:
-        value = self.values.get(key)
-        if value is not None and not isinstance(value, kinds):
-            raise CorruptStore(f"{self.where}: {key} is {value!r}, which makes no sense there")
-        return value
-
-    def numbers(self, key: str, each: int) -> tuple[Any, ...]:
-        """A list of lists of so many numbers."""
-        found = self.some(key, list) or []
-        if not all(isinstance(one, list) and [type(n) for n in one] == [int] * each for one in found):
-            raise CorruptStore(f"{self.where}: {key} is {found!r}, which makes no sense there")
-        return tuple(map(tuple, found))
-
-
-def _model(given: _Fields) -> ModelMeta:
-    return ModelMeta(
-        given.one("kind", str), given.some("sha256", str), given.some("rank", int), given.some("metrics", dict)
-    )
-
-
-def _new_entities(given: _Fields) -> NewEntities:
-    met, calibration, why = given.some("met", int) or 0, given.some("calibration", dict), given.some("why", str)
-    return NewEntities(given.numbers("waiting", 2), met, given.numbers("later", 3), calibration, why)
-
-
-def _report(given: _Fields) -> StoreReport:
-    return StoreReport(
-        given.some("edges", int) or 0,
-        given.some("facts", int) or 0,
-        given.some("predicted", int),
-        given.some("reliability", dict),
-        given.some("reliability_before", dict),
-        given.some("held_out_listed", float, int),
-        given.some("candidates", dict),
-        given.some("not_learned", str),
-    )
+    raise CorruptStore(f"{where}: {key} is {value!r}, which makes no sense there")

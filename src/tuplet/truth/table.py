@@ -1,14 +1,15 @@
 """The truth table: calibrated truth of every edge above a threshold, sparse, in both directions.
 
-It is the only thing an engine sees of graph and predictor. An edge that is not listed has truth 0.
+It is the only thing an engine sees of graph and predictor. An edge that is not listed has truth 0. A table is made
+relation by relation, in memory or straight into a folder, to the same bytes.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,19 +19,162 @@ from numpy.typing import NDArray
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import (
     LAYOUT,
+    NO_VIEWS,
     Adjacency,
+    ArraySink,
     GrowingArrays,
     Ints,
     Longs,
+    RelationViews,
+    ViewsWriter,
     are_pointers,
+    edge_key,
     refuse_misfits,
     relation_places,
     relation_slices,
+    relation_views,
 )
 from tuplet.graph.arrays import Columns, Directory, open_directory, write_directory
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.versions import EdgeStates, LayeredRows, RowEdit
-from tuplet.truth.assemble import RelationEdges, RelationFacts, overlaid, row_order, write_table
-from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources, truth_columns
+from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources, falling, truth_columns
+
+
+class RelationFacts(NamedTuple):
+    """Observed edges of one relation, distinct, with their truth and where they come from."""
+
+    heads: NDArray[np.integer]
+    tails: NDArray[np.integer]
+    truth: Floats
+    source: Sources
+
+
+class RelationEdges(NamedTuple):
+    """All that a table says of the edges of one relation, which are distinct and in any order."""
+
+    heads: NDArray[np.integer]
+    tails: NDArray[np.integer]
+    truth: Floats  # 1 (or the given weight) if observed, else the prediction
+    observed: Bools
+    prediction: Floats  # as if the edge were not observed; read for observed ones
+    source: Sources  # likewise
+
+
+def graph_facts(graph: KnowledgeGraph, relation: int, observed: Sequence[str]) -> RelationFacts:
+    """The facts of the named splits: truth 1, in a weighted graph the given one; facts of truth 0 are none."""
+    heads, tails, entries = graph.adjacency.relation(relation)
+    split = graph.split[entries]
+    truth = np.ones(len(heads), dtype=np.float32) if graph.weight is None else graph.weight[entries]
+    codes = [SPLIT_CODE[name] for name in observed]
+    if graph.weight is None and (not len(split) or (split.min() == split.max() and split[0] in codes)):
+        return RelationFacts(heads, tails, truth, split)
+    keep = np.isin(split, codes) & (truth > 0)
+    return RelationFacts(heads[keep], tails[keep], truth[keep], split[keep])
+
+
+def given_truth(graph: KnowledgeGraph, observed: Sequence[str]) -> bool:
+    """Whether a fact of the named splits has a given truth that is not 1: then truth is kept in double precision."""
+    if graph.weight is None:
+        return False
+    return any((graph_facts(graph, r, observed).truth != 1).any() for r in range(len(graph.relations)))
+
+
+def overlay(
+    facts: RelationFacts, heads: NDArray[np.integer], tails: NDArray[np.integer], prediction: Floats, entities: int
+) -> RelationEdges:
+    """Facts over predicted edges; each without duplicates, the two may overlap.
+
+    >>> facts = RelationFacts(np.array([0]), np.array([1]), np.array([1.0]), np.array([1], np.uint8))
+    >>> found = overlay(facts, np.array([0, 0]), np.array([1, 2]), np.array([0.5, 0.25]), 3)
+    >>> found.truth.tolist(), found.observed.tolist(), found.prediction.tolist()
+    ([1.0, 0.25], [True, False], [0.5, 0.25])
+    """
+    key, wanted = edge_key(heads, tails, entities), edge_key(facts.heads, facts.tails, entities)
+    order = None if (key[1:] > key[:-1]).all() else np.argsort(key)
+    at = np.minimum(np.searchsorted(key, wanted, sorter=order), max(len(key) - 1, 0))
+    at = at if order is None else order[at]
+    listed = key[at] == wanted if len(key) else np.zeros(len(wanted), dtype=bool)
+    more, place = ~listed, at[listed]
+    known = np.asarray(prediction, dtype=np.float32)
+    truth = np.concatenate([known, facts.truth[more]])
+    truth[place] = facts.truth[listed]
+    observed, source = np.zeros(len(truth), dtype=bool), np.zeros(len(truth), dtype=np.uint8)
+    observed[place] = observed[len(key) :] = True
+    source[place], source[len(key) :] = facts.source[listed], facts.source[more]
+    return RelationEdges(
+        np.concatenate([heads, facts.heads[more]]),
+        np.concatenate([tails, facts.tails[more]]),
+        truth,
+        observed,
+        np.concatenate([known, np.zeros(len(truth) - len(known), np.float32)]),
+        source,
+    )
+
+
+def overlaid(
+    facts: Iterable[RelationFacts], predicted: tuple[NDArray[Any], ...] | None, entities: int, relations: int
+) -> Iterator[RelationEdges]:
+    """The facts of each relation over predicted edges (heads, relation, tails, prediction), if there are any."""
+    none = np.zeros(0, dtype=np.int32)
+    heads, relation, tails, prediction = (none, none, none, none.astype(np.float32)) if predicted is None else predicted
+    slices = relation_slices(relation, relations, heads, tails, prediction)
+    for mine, (near, far, values) in zip(facts, slices, strict=True):
+        yield overlay(mine, near, far, values, entities)
+
+
+def write_table(
+    sink: ArraySink, entities: int, relations: Iterable[RelationEdges], double: bool, may_miss: Floats | None = None
+) -> None:
+    """Write the edges of all relations, from the first to the last; `may_miss` as in `table_writer`."""
+    writer, facts = ViewsWriter(sink), [0]
+    for number, edges in enumerate(relations):
+        bound = None if may_miss is None else np.float32(may_miss[number])
+        writer.relation(*_lay_out(edges, entities, np.float64 if double else np.float32, bound))
+        facts.append(facts[-1] + int(np.count_nonzero(edges.observed)))
+    writer.finish()
+    sink.append("fact_ptr", np.array(facts, np.int64))
+
+
+def _lay_out(
+    edges: RelationEdges, entities: int, kind: type[np.floating], bound: np.float32 | None
+) -> tuple[RelationViews, dict[str, NDArray[Any]]]:
+    """The views of a relation and the arrays beside them; rows that leave out more than usual have a `bound`."""
+    count = len(edges.heads)
+    views = relation_views(edges.heads, edges.tails, entities) if count else NO_VIEWS
+    observed = edges.observed[views.edge]
+    columns = {"observed": observed} | table_columns(views, edges.truth.astype(kind, copy=False)[views.edge])
+    if bound is not None:
+        columns["row_dropped"] = np.full(len(columns["row_best"]), bound)
+    fact = views.edge[:count][observed[:count]]
+    return views, columns | {"fact_prediction": edges.prediction[fact], "fact_source": edges.source[fact]}
+
+
+def table_columns(views: RelationViews, truth: Floats) -> dict[str, NDArray[Any]]:
+    """The arrays of a relation that follow from its views and the truth of each entry."""
+    ends, half = np.append(views.row_start, len(truth)), len(truth) // 2
+    forward, backward = ends[: views.rows[0] + 1], ends[views.rows[0] :] - half
+    # one after the other: it takes memory
+    sides = [by_falling_truth(truth[:half], forward), by_falling_truth(truth[half:], backward)]
+    return {
+        "truth": truth,
+        "by_truth": np.concatenate([by_truth for by_truth, _ in sides]),
+        "row_best": np.concatenate([best for _, best in sides]),
+        "row_order": np.concatenate([np.argsort(-best, kind="stable").astype(np.int32) for _, best in sides]),
+    }
+
+
+def by_falling_truth(truth: Floats, row_ptr: Longs) -> tuple[Ints, Floats]:
+    """The offsets of entries within their rows in order of falling truth, ties by id; the largest truth of each row.
+
+    >>> by_falling_truth(np.array([0.5, 0.25, 0.5, 1.0], np.float32), np.array([0, 3, 4]))
+    (array([0, 2, 1, 0], dtype=int32), array([0.5, 1. ], dtype=float32))
+    """
+    start, lengths = row_ptr[:-1], np.diff(row_ptr)
+    order = falling(np.repeat(np.arange(len(start), dtype=np.int64), lengths), truth)
+    best = truth[order[start]]
+    order -= np.repeat(start, lengths)
+    return order.astype(np.int32), best
+
 
 KIND = "table"
 
@@ -102,33 +246,15 @@ class TruthTable:
     row_best: Floats  # [rows] the largest truth of the row
     row_dropped: Floats  # [rows] what the row scored and does not list has no larger truth there
     threshold: float  # the same bound for rows that are not listed
+    row_order: Ints  # [base rows] the rows of each view, numbered within it, by falling best truth, ties by id
+    fact_ptr: Longs  # [relations + 1] how many facts there were before each relation when the table was made
     # Of the observed edges in order of (relation, head, tail): the prediction as if the edge were not observed (0 if
     # below the threshold), which shows again when the fact is removed, and where the fact comes from.
-    fact_prediction: Floats = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
-    fact_source: Sources = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
+    fact_prediction: Floats
+    fact_source: Sources
     layered: LayeredRows | None = None  # where newer layers grow, once there are any
     changes: tuple[EdgeStates, ...] = ()  # the edges that newer layers have changed, the newest ones last
-    stored_row_order: Ints | None = None  # older folders have neither of the two: they follow from the rest
-    stored_fact_ptr: Longs | None = None
     tabulated = True
-
-    @cached_property
-    def row_order(self) -> Ints:
-        """The rows of each view of the base, numbered within it, by falling best truth, ties by id. [rows]"""
-        if self.stored_row_order is not None:
-            return self.stored_row_order
-        base = self.base
-        views = np.split(base.row_best, base.adjacency.view_ptr[1:-1])
-        return np.concatenate([row_order(best) for best in views])
-
-    @cached_property
-    def fact_ptr(self) -> Longs:
-        """How many facts there were before each relation when the table was made. [relations + 1]"""
-        if self.stored_fact_ptr is not None:
-            return self.stored_fact_ptr
-        base = self.base
-        marked = np.concatenate([[0], np.cumsum(base.observed & forward_entries(base.adjacency))])
-        return np.asarray(marked[base.adjacency.row_ptr[base.adjacency.view_ptr[::2]]], dtype=np.int64)
 
     @property
     def relations(self) -> int:
@@ -313,37 +439,24 @@ class TruthTable:
         columns |= {name: getattr(self, name)[:entries] for name in ("truth", "observed", "by_truth")}
         return replace(self, adjacency=adjacency, layered=None, changes=(), **columns)
 
+    def merged(self) -> Iterator[RelationEdges]:
+        """All that the table and its newer layers say, relation by relation."""
+        for r in range(self.relations):
+            heads, tails, entries = self.adjacency.relation(r)
+            observed = self.observed[entries]
+            prediction, source = np.zeros(len(heads), dtype=np.float32), np.zeros(len(heads), dtype=np.uint8)
+            same = np.full(np.count_nonzero(observed), r, dtype=np.int32)
+            prediction[observed], source[observed] = self.fact_values(heads[observed], same, tails[observed])
+            yield RelationEdges(heads, tails, self.truth[entries], observed, prediction, source)
+
     @property
     def flat(self) -> TruthTable:
         """The same table without layers."""
         if not self.changes:
             return self
-        adjacency, entries = self.adjacency.flatten()
-        changes = reduce(EdgeStates.then, self.changes)
+        made = TruthTable.of_relations(self.entities, self.merged(), self.double, self.threshold)
         views = [self.adjacency.view(v) for v in range(2 * self.relations)]
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name)[v.rows] for v in views]) for name in ("row_best", "row_dropped")
-        }
-        columns |= {name: getattr(self, name)[entries] for name in ("truth", "observed", "by_truth")}
-        base = self.base.fact_edges()
-        kept = changes.find(base.relation, base.heads, base.tails) < 0
-        facts = changes.take(changes.observed)
-        ends = (np.concatenate([old[kept], new]) for old, new in zip(base[:3], _ends(facts), strict=True))
-        heads, relation, tails = ends
-        order = np.lexsort((tails, heads, relation))
-        prediction = np.concatenate([self.fact_prediction[kept], facts.prediction])[order]
-        source = np.concatenate([self.fact_source[kept], facts.source])[order]
-        return replace(
-            self,
-            adjacency=adjacency,
-            fact_prediction=prediction,
-            fact_source=source,
-            layered=None,
-            changes=(),
-            stored_row_order=None,
-            stored_fact_ptr=None,
-            **columns,
-        )
+        return replace(made, row_dropped=np.concatenate([self.row_dropped[v.rows] for v in views]))
 
     def facts(self) -> Adjacency:
         """The observed edges alone: what the crisp engine joins."""
@@ -374,7 +487,7 @@ class TruthTable:
         """Everything but the two numbers, by name."""
         a = self.adjacency
         layout: dict[str, NDArray[Any]] = {name: getattr(a, name) for name in LAYOUT}
-        return layout | {name: getattr(self, name) for name in (*_PAYLOAD, *_DERIVED)}
+        return layout | {name: getattr(self, name) for name in _PAYLOAD}
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
         """Write the table as a directory and return its content hash."""
@@ -414,18 +527,16 @@ class TruthTable:
         if dropped is None:
             dropped = np.broadcast_to(np.float32(threshold), len(adjacency.row_entity))
         payload: dict[str, Any] = {name: arrays[name] for name in _PAYLOAD if name != "row_dropped"}
-        payload |= {f"stored_{name}": arrays[name] for name in _DERIVED if name in arrays}
         return TruthTable(entities, adjacency, row_dropped=dropped, threshold=threshold, **payload)
 
 
-_DERIVED = ("row_order", "fact_ptr")
 # What the arrays that are divided by relation lie beside.
 _DIVIDED = {
     **dict.fromkeys(("row_entity", "row_ptr", "row_best", "row_dropped", "row_order"), "row"),
     **dict.fromkeys(("neighbour", "truth", "observed", "by_truth"), "entry"),
     **dict.fromkeys(("fact_prediction", "fact_source"), "fact"),
 }
-_PAYLOAD = ("truth", "observed", "by_truth", "row_best", "row_dropped", "fact_prediction", "fact_source")
+_PAYLOAD = (*(name for name in _DIVIDED if name not in LAYOUT), "fact_ptr")
 
 
 def _check(table: TruthTable) -> None:
@@ -437,13 +548,9 @@ def _check(table: TruthTable) -> None:
         row_best=len(table.row_best) == rows,
         row_dropped=len(table.row_dropped) == rows,
         fact_source=len(table.fact_source) == len(table.fact_prediction),
-        row_order=table.stored_row_order is None or len(table.stored_row_order) == rows,
+        row_order=len(table.row_order) == rows,
         fact_ptr=are_pointers(table.fact_ptr, len(table.fact_source)),
     )
-
-
-def _ends(states: EdgeStates) -> tuple[Ints, Ints, Ints]:
-    return states.heads, states.relation, states.tails
 
 
 def forward_entries(adjacency: Adjacency) -> Bools:

@@ -143,24 +143,12 @@ class TwoStepRules:
         keys, places = _number_set(body + 1)
         right, pairs = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
         right[places], pairs[places] = self.right[span], self.joined[span]
+        rules = keys, right, pairs
         scratch = np.empty((2, _ROOM // 64), dtype=np.int64)
         done = 0
         while done < len(heads):
-            done, need = speak_for(
-                self.steps,
-                self.most,
-                self.views,
-                relation,
-                heads,
-                tails,
-                done,
-                keys,
-                right,
-                pairs,
-                SHRINK,
-                scratch,
-                out,
-            )
+            asked = heads, tails, done, *rules, SHRINK, scratch, out
+            done, need = speak_for(self.steps, self.most, self.views, relation, *asked)
             if need:
                 scratch = np.empty((2, need), dtype=np.int64)
 

@@ -121,8 +121,7 @@ def load_rows(table: TruthTable, rank: Ints | None = None) -> SearchRows:
     if made is None or known is not rank:
         by_name = np.arange(table.entities, dtype=np.int32) if rank is None else rank
         rows = freeze_rows(table.adjacency, table.truth, table.by_truth, table.row_best, by_name)
-        stored = table.stored_row_order
-        made = SearchRows(rows, table.adjacency, None if stored is None else freeze(stored))
+        made = SearchRows(rows, table.adjacency, freeze(table.row_order))
         table.prepared["rows"] = rank, made
     found: SearchRows = made
     return found

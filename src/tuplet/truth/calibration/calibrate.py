@@ -1,10 +1,17 @@
-"""The learned calibration of a graph: which edges it may see, what it says of the candidates, how reliable that is."""
+"""The learned calibration of a graph: which edges it may see, what it says of the candidates, how reliable that is.
+
+A small graph has too few valid edges to learn from. So a fifth of its facts is hidden, then the next, until each was
+hidden once; five times predictors learn from the rest. Every fact is then judged by predictors that never saw it, and
+the calibration learns from all of them. What nobody stated is judged five times, and the mean counts: each judgement
+is of the kind that was measured, so the mean promises no more than was measured (it promises a little less). With fewer
+than 300 facts to learn from there is a line instead of trees, and no promise passes what was measured of its kind.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,17 +23,26 @@ from tuplet.errors import BadInput
 from tuplet.graph.adjacency import among, by_relation, edge_key
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut, as_of
-from tuplet.progress import Report
-from tuplet.truth.calibration.bounds import BorneOut
-from tuplet.truth.calibration.features import LOWEST, Candidates
-from tuplet.truth.calibration.fit import LEAST_VALID, CrossFit, SplitCorrection, Trial, fit, fit_together
-from tuplet.truth.calibration.reliability import Reliability, reliability, split_keys
-from tuplet.truth.calibration.train_edges import TrainEdges
-from tuplet.truth.edges import Predictions
-from tuplet.truth.scored import EdgeColumns, ScoredEdges
+from tuplet.progress import Report, silent
+from tuplet.truth.calibration.features import LOWEST, Candidates, is_known
+from tuplet.truth.calibration.fit import (
+    LEAST_VALID,
+    CrossFit,
+    Curve,
+    LearnedCalibration,
+    SplitCorrection,
+    Trial,
+    fit,
+    fit_line,
+)
+from tuplet.truth.calibration.reliability import BorneOut, MeasuredBounds, Reliability, reliability, split_keys
+from tuplet.truth.edges import EdgeColumns, Floats, Predictions, ScoredEdges, edge_numbers
+from tuplet.truth.known_edges import TrainEdges
+from tuplet.truth.store_meta import BOUNDED, LEARNED
 
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules
+
 
 _MOST_COUNTED = 20_000_000  # train edges: with more, rules of two steps would take longer than all the rest
 SHIFTING = ("directions", "row", "agreement")  # columns that a calibration by date does without
@@ -54,9 +70,9 @@ class CalibrationResult:
         return BorneOut.of(truth.cpu().numpy(), is_fact.cpu().numpy(), weight.cpu().numpy(), hidden.share)
 
 
-def missing(graph: KnowledgeGraph, heads: NDArray[Any], relation: NDArray[Any], tails: NDArray[Any]) -> str | None:
-    """Why nothing can be learned from these candidates; None if it can."""
-    listed = int(np.count_nonzero(marked(graph, "valid", heads, relation, tails)))
+def missing(graph: KnowledgeGraph, edges: Sequence[NDArray[Any]]) -> str | None:
+    """Why nothing can be learned from these candidates (heads, relation, tails); None if it can."""
+    listed = int(np.count_nonzero(marked(graph, "valid", edges)))
     if listed >= LEAST_VALID:
         return None
     return f"{listed:,} valid edges among the candidates, {LEAST_VALID} needed"
@@ -68,7 +84,7 @@ def calibrate(
     observed: Sequence[str],
     threshold: float = THRESHOLD,
     device: str | torch.device = "cpu",
-    progress: Report | None = None,
+    progress: Report = silent,
     later: Sequence[ScoredEdges] = (),
     until: float = math.inf,
 ) -> CalibrationResult:
@@ -77,9 +93,9 @@ def calibrate(
     Where the newest facts are held out, `later` are the candidates of predictors that learned anew at the end of each
     window: it is learned from those of all windows, and applied to the last ones, which know everything. Of the test
     split only its size is used, and at the end its edges, to report how reliable the result is. `until`: as in
-    `fit_together`.
+    `fit`.
     """
-    reason = missing(graph, scored.heads, scored.relation, scored.tails)
+    reason = missing(graph, (scored.heads, scored.relation, scored.tails))
     if reason:
         raise BadInput(reason)
     sizes, newest = graph.split_edges, NewestHoldOut.from_graph(graph)
@@ -87,14 +103,13 @@ def calibrate(
         trials = [_scored_trial(graph, scored, device)]
     else:
         trials = [_scored_trial(as_of(graph, n), one, device) for n, one in enumerate((scored, *later[:-1]))]
-    if progress:
-        valid = sum(int(trial.is_valid.sum()) for trial in trials)
-        listed = sum(len(trial.given.heads) for trial in trials)
-        progress("calibrate", 0, 0, f"learning a calibration from {valid:,} valid edges among {listed:,} candidates")
+    valid = sum(int(trial.is_valid.sum()) for trial in trials)
+    listed = sum(len(trial.given.heads) for trial in trials)
+    progress("calibrate", 0, 0, f"learning a calibration from {valid:,} valid edges among {listed:,} candidates")
     given, candidates, known, is_valid = trials[0]
     if newest is None:
         hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
-        fitted = fit(known, candidates, is_valid, hidden, until=until)
+        fitted = fit([Trial(known, candidates, is_valid)], hidden, until=until)
     else:
         fitted = _fit_newest(trials, until)
     if later:
@@ -104,7 +119,7 @@ def calibrate(
         known = known_edges(graph, device, ("train", "valid"))
     truth = fitted.learned.truth(known, candidates, as_of_now, progress).cpu().numpy()
     if sizes["test"] and "test" not in observed:
-        belongs = {split: marked(graph, split, *given[:3]) for split in SPLITS}
+        belongs = {split: marked(graph, split, given[:3]) for split in SPLITS}
         unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
         hidden_splits = [split for split in ("valid", "test") if split not in observed]
         fact = np.logical_or.reduce([belongs[split] for split in hidden_splits])[unseen]
@@ -112,7 +127,7 @@ def calibrate(
             reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
         )
     else:
-        is_test = np.concatenate([marked(graph, "test", *trial.given[:3]) for trial in trials])
+        is_test = np.concatenate([marked(graph, "test", trial.given[:3]) for trial in trials])
         before, after = _cross_validated(fitted, np.concatenate([t.given.prediction for t in trials]), is_test)
     return CalibrationResult(given._replace(prediction=truth).reaching(threshold), fitted, before, after, newest)
 
@@ -128,7 +143,7 @@ class _ScoredTrial(NamedTuple):
 
 def _scored_trial(graph: KnowledgeGraph, scored: ScoredEdges | Predictions, device: str | torch.device) -> _ScoredTrial:
     given, candidates = _candidates(scored, device)
-    is_valid = torch.from_numpy(marked(graph, "valid", *given[:3])).to(device)
+    is_valid = torch.from_numpy(marked(graph, "valid", given[:3])).to(device)
     return _ScoredTrial(given, candidates, known_edges(graph, device), is_valid)
 
 
@@ -145,7 +160,7 @@ def _fit_newest(trials: Sequence[_ScoredTrial], until: float) -> CrossFit:
         found.append(Trial(known, candidates.where(places), is_valid[places]))
         examples.append(before + places)
         before += len(given.heads)
-    fitted = fit_together(found, SplitCorrection(), without=SHIFTING, until=until)
+    fitted = fit(found, SplitCorrection(), without=SHIFTING, until=until)
     return replace(fitted, places=torch.cat(examples)[fitted.places])
 
 
@@ -163,7 +178,7 @@ def _cross_validated(
 def known_edges(
     graph: KnowledgeGraph, device: str | torch.device = "cpu", splits: Sequence[str] = ("train",)
 ) -> TrainEdges:
-    """The edges of some splits, with their dates, and with rules of two steps if these can be counted here."""
+    """The edges of some splits, with their dates, and with rules of two steps unless there are too many."""
     edges = graph.edges(*splits)
     known = with_rules(len(graph.entities), len(graph.relations), edges, device)
     if (date := _dates(graph, splits)) is not None:
@@ -173,13 +188,13 @@ def known_edges(
 
 
 def with_rules(entities: int, relations: int, edges: EdgeColumns, device: str | torch.device = "cpu") -> TrainEdges:
-    """Any edges, with rules of two steps if these can be counted here."""
+    """Any edges, with rules of two steps unless there are too many."""
     known = TrainEdges.of(entities, relations, *(_ids(side, device) for side in edges))
     return replace(known, two_step=two_step_rules(entities, relations, edges))
 
 
 def two_step_rules(entities: int, relations: int, edges: EdgeColumns) -> TwoStepRules | None:
-    """The rules of two steps of any edges; None if they cannot be counted here."""
+    """The rules of two steps of any edges; None if they cannot be counted here, or are too many."""
     if len(edges[0]) > _MOST_COUNTED:
         return None
     try:
@@ -227,10 +242,9 @@ def _ids(side: NDArray[Any], device: str | torch.device) -> torch.Tensor:
     return torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device)
 
 
-def marked(
-    graph: KnowledgeGraph, split: str, heads: NDArray[Any], relation: NDArray[Any], tails: NDArray[Any]
-) -> NDArray[np.bool_]:
-    """Marks the edges that belong to a split, looked up relation by relation."""
+def marked(graph: KnowledgeGraph, split: str, edges: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+    """Marks the edges (heads, relation, tails) that belong to a split, looked up relation by relation."""
+    heads, relation, tails = edges
     order, bounds = by_relation(relation, len(graph.relations))
     belongs, size = np.zeros(len(heads), dtype=bool), len(graph.entities)
     for number, (begin, end) in enumerate(pairwise(bounds.tolist())):
@@ -239,3 +253,271 @@ def marked(
             wanted = split_keys(graph, split, number)
             belongs[mine] = among(edge_key(heads[mine], tails[mine], size), wanted)
     return belongs
+
+
+_FACTS = 40  # that each knot of the curve rests on
+_KNOTS = 32
+
+
+class JointPromise(NamedTuple):
+    """What is promised to all candidates together, and what that was learned from."""
+
+    key: NDArray[np.int64]  # of the candidates, ascending
+    truth: NDArray[np.float32]
+    of_two: NDArray[np.float32]  # the same from two of the trials alone: those in which a fact was hidden
+    is_fact: NDArray[np.bool_]
+    weight: Floats  # how many candidates each of them stands for
+    correction: SplitCorrection
+
+
+def promise_together(
+    keys: Sequence[NDArray[np.int64]],
+    chances: Sequence[Floats],
+    hidden: Sequence[NDArray[np.int64]],
+    correction: SplitCorrection,
+) -> JointPromise:
+    """From the unknown candidates of each trial, the chances it gives them of being hidden, and what was hidden.
+
+    `correction` is that of the facts which are hidden in the same two trials.
+    """
+    key = np.unique(np.concatenate(keys))
+    chance = np.zeros((len(trials := range(len(keys))), len(key)), dtype=np.float32)
+    was_hidden = np.stack([np.isin(key, np.asarray(some)) for some in hidden])
+    for trial in trials:
+        chance[trial, np.searchsorted(key, keys[trial])] = chances[trial]
+    is_fact = np.asarray(was_hidden.any(0), dtype=bool)
+    # A fact is judged where it was hidden. Anything else by one of the pairs of trials, and stands for all pairs.
+    first = key % len(trials)
+    both = np.stack([chance[trial, np.arange(len(key))] for trial in (first, (first + 1) % len(trials))]).mean(0)
+    hidden_mean = (chance * was_hidden).sum(0) / np.maximum(was_hidden.sum(0), 1)
+    two = np.where(is_fact, hidden_mean, both)
+    weight = np.where(is_fact, 1.0, len(trials))
+    listed = two > 0
+    label, each = torch.from_numpy(is_fact[listed]).float(), torch.from_numpy(weight[listed]).float()
+    curve = Curve.fit(_logit(two[listed]), label, each, _KNOTS, _FACTS)
+    honest = correction.measured(curve(_logit(two[listed])), label, each)
+
+    def truth(mean: Floats) -> NDArray[np.float32]:
+        return np.where(mean > 0, honest(curve(_logit(mean))).numpy(), np.float32(0))
+
+    mean = np.where(is_fact, hidden_mean, chance.mean(0))
+    return JointPromise(key, truth(mean), truth(two), is_fact, weight, honest)
+
+
+def _logit(chance: Floats) -> torch.Tensor:
+    return torch.logit(torch.from_numpy(np.clip(chance, 1e-7, 1 - 1e-7)).float())
+
+
+PARTS = 5
+# How many candidates a fit looks at, beside all hidden facts: so many for each, within these bounds. A small graph is
+# not worth more time.
+_ROWS_EACH, _ROWS = 12, (25_000, 100_000)
+_STEADY = 10.0  # how many facts it takes to move the slope of a line halfway from 1
+
+
+class HiddenPart(NamedTuple):
+    """Facts that predictors learn from, and facts that are hidden from them."""
+
+    known: EdgeColumns
+    hidden: EdgeColumns
+
+
+def hide_in_turn(facts: EdgeColumns, seed: int, parts: int = PARTS) -> list[HiddenPart]:
+    """Each fifth of the facts hidden in turn, dealt at random; nothing where there is only one fact.
+
+    >>> ids = np.arange(3)
+    >>> [part.hidden[0].tolist() for part in hide_in_turn((ids, ids, ids), seed=0)]
+    [[2], [0], [1]]
+    """
+    order = np.random.default_rng(seed).permutation(len(facts[0]))
+    number = min(parts, len(order))
+    dealt = [order[part::number] for part in range(number)] if number > 1 else []
+    return [HiddenPart(_some(facts, np.setdiff1d(order, hidden)), _some(facts, np.sort(hidden))) for hidden in dealt]
+
+
+def hide_twice(facts: EdgeColumns, seed: int, times: int, share: int = 20) -> list[HiddenPart]:
+    """A twentieth and the next hidden, that and the next, …, the last and the first: each of them twice.
+
+    With less than three times it would be the same twice, and two twentieths are hidden once.
+
+    >>> ids = np.arange(4)
+    >>> [part.hidden[0].tolist() for part in hide_twice((ids, ids, ids), seed=0, times=3, share=4)]
+    [[0, 2], [0, 1], [1, 2]]
+    """
+    order = np.random.default_rng(seed).permutation(len(facts[0]))
+    groups = [order[group::share] for group in range(max(times, 2))]
+    found = []
+    for number in range(times if times > 2 else min(times, 1)):
+        hidden = np.concatenate([groups[number], groups[(number + 1) % len(groups)]])
+        found.append(HiddenPart(_some(facts, np.setdiff1d(order, hidden)), _some(facts, np.sort(hidden))))
+    return found
+
+
+def missing_as_often(hidden: float, missing: float, test: int = 0) -> SplitCorrection:
+    """From the chance of being hidden, with `hidden` facts at a time, to the chance of being a fact that is missing.
+
+    With a test split its size says how many are missing. Without, `missing` are, which are among the hidden ones.
+
+    >>> missing_as_often(hidden=200, missing=50)
+    SplitCorrection(times=0.25, given=0.75, soft=0.9, most=1.0)
+    >>> missing_as_often(hidden=200, missing=50, test=100)
+    SplitCorrection(times=0.5, given=1.0, soft=0.9, most=1.0)
+    """
+    if test:
+        return SplitCorrection(test / hidden, 1.0)
+    share = min(1.0, missing / hidden)
+    return SplitCorrection(share, 1 - share)
+
+
+@dataclass(frozen=True)
+class HeldOutResult:
+    """What the hidden facts teach: the predictions they bear out, and how reliable these are."""
+
+    edges: Predictions  # those that reach the threshold
+    facts: int  # hidden facts among the candidates: what was learned from
+    learned: LearnedCalibration | None  # None: too few for trees
+    line: tuple[float, float] | None  # of the logit in log truth, where there are no trees; None: nothing was found
+    bounds: MeasuredBounds
+    correction: SplitCorrection
+    before: Reliability
+    after: Reliability
+    borne_out: BorneOut | None  # None: too few for trees
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the store: everything but the arrays."""
+        measured = {"hidden_facts": self.facts, "bounds": self.bounds.as_dict()}
+        if self.learned is not None and self.borne_out is not None:
+            return {"name": LEARNED, **self.learned.as_dict(), **measured, "borne_out": self.borne_out.as_dict()}
+        return {"name": BOUNDED, "line": self.line, "hidden": asdict(self.correction), **measured}
+
+
+class _Judged(NamedTuple):
+    """What is said of candidates that were unknown: of those of every trial, and of some with their labels."""
+
+    promised: list[Floats]  # by trial: the chance of being a hidden fact, of each candidate
+    relation: NDArray[np.int64]
+    held_out: Floats  # what was promised to these without seeing them
+    raw: Floats  # what the predictors said of them
+    label: NDArray[np.bool_]
+    weight: Floats
+
+
+def calibrate_hidden(
+    sizes: tuple[int, int],
+    trials: Sequence[tuple[HiddenPart, ScoredEdges]],
+    correction: SplitCorrection,
+    threshold: float,
+    twice: SplitCorrection | None = None,
+    until: float = math.inf,
+) -> HeldOutResult:
+    """Learn from what was hidden in each trial, and judge everything that was unknown in some.
+
+    `sizes` are the numbers of entities and relations. `twice`: every hidden fact was hidden in two of the trials, and
+    this is the correction for those of the same two (`hidden_twice`). `until`: as in `fit`.
+    """
+    tried = [trial_of(sizes, part, scored) for part, scored in trials]
+    free = [~is_known(trial.known, trial.edges) for trial in tried]
+    keys = [edge_numbers(sizes[0], scored.edges) for _, scored in trials]
+    found = [key[(trial.is_fact & mine).numpy()] for key, trial, mine in zip(keys, tried, free, strict=True)]
+    facts = len(np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found])))
+    learned, line = None, None
+    if facts >= LEAST_VALID:
+        learned, judged = _by_trees(tried, correction, until)
+    elif facts:
+        line, judged = _by_line(tried, free)
+    else:
+        none = np.zeros(0)
+        judged = _Judged([np.zeros(len(mine)) for mine in free], none.astype(np.int64), none, none, none > 0, none)
+    bounds = MeasuredBounds.of(sizes[1], judged.relation, judged.held_out, judged.label, judged.weight)
+    if learned is not None:
+        correction = learned.hidden  # the top is what was measured there
+    chances = [bounds(scored.relation, promised) for (_, scored), promised in zip(trials, judged.promised, strict=True)]
+    # A fact counts as often as it would be missing.
+    weight = np.where(judged.label, correction.times, 1.0) * judged.weight
+    before = reliability(judged.raw, judged.label, split="hidden", weight=weight)
+    if learned is not None and twice is not None:
+        unknown = [mine.numpy() for mine in free]
+        joint = promise_together(
+            [key[mine] for key, mine in zip(keys, unknown, strict=True)],
+            [chance[mine] for chance, mine in zip(chances, unknown, strict=True)],
+            [edge_numbers(sizes[0], part.hidden) for part, _ in trials],
+            twice,
+        )
+        edges, correction = _edges(sizes[0], joint.key, joint.truth), joint.correction
+        held_out, label, stands_for = joint.of_two, joint.is_fact, joint.weight
+    else:
+        edges = _mean(sizes[0], trials, free, [_corrected(correction, chance) for chance in chances])
+        held_out = _corrected(correction, bounds(judged.relation, judged.held_out))
+        label, stands_for = judged.label, judged.weight
+    after = reliability(held_out, label, split="hidden", weight=np.where(label, correction.times, 1.0) * stands_for)
+    borne_out = None if learned is None else BorneOut.of(held_out, label, stands_for, correction.share)
+    return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after, borne_out)
+
+
+def distinct_facts(entities: int, several: Sequence[EdgeColumns]) -> int:
+    """How many edges there are in all of these: one that is in several counts once."""
+    keys = [edge_numbers(entities, edges) for edges in several]
+    return len(np.unique(np.concatenate(keys))) if keys else 0
+
+
+def _by_trees(trials: list[Trial], correction: SplitCorrection, until: float) -> tuple[LearnedCalibration, _Judged]:
+    facts = sum(int(trial.is_fact.sum()) for trial in trials)
+    fitted = fit(trials, correction, rows=int(np.clip(_ROWS_EACH * facts, *_ROWS)), until=until)
+    promised = [torch.sigmoid(fitted.learned.logit(trial.known, trial.edges).double()).numpy() for trial in trials]
+    return fitted.learned, _Judged(
+        promised,
+        torch.cat([trial.edges.relation for trial in trials])[fitted.places].numpy(),
+        torch.sigmoid(fitted.held_out.double()).numpy(),
+        torch.cat([trial.edges.log_truth for trial in trials])[fitted.places].exp().numpy(),
+        fitted.label.numpy() > 0,
+        fitted.weight.double().numpy(),
+    )
+
+
+def _by_line(trials: list[Trial], free: list[torch.Tensor]) -> tuple[tuple[float, float], _Judged]:
+    relation, log_truth, label = (
+        torch.cat([side[mine] for side, mine in zip(sides, free, strict=True)])
+        for sides in zip(*((t.edges.relation, t.edges.log_truth, t.is_fact) for t in trials), strict=True)
+    )
+    each = torch.ones(len(label))
+    line = fit_line(log_truth, label.float(), each, _STEADY)
+    promised = [torch.sigmoid(line[0] + line[1] * trial.edges.log_truth.double()).numpy() for trial in trials]
+    held_out = np.concatenate([side[mine.numpy()] for side, mine in zip(promised, free, strict=True)])
+    raw = log_truth.exp().numpy()
+    return line, _Judged(promised, relation.numpy(), held_out, raw, label.numpy(), each.numpy())
+
+
+def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> Trial:
+    hidden = np.sort(edge_numbers(sizes[0], part.hidden))
+    is_fact = np.isin(edge_numbers(sizes[0], scored.edges), hidden)
+    known = with_rules(*sizes, part.known)
+    return Trial(known, candidates_of(scored, scored.predictions(), "cpu"), torch.from_numpy(is_fact))
+
+
+def _mean(
+    entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]], free: list[torch.Tensor], promised: list[Floats]
+) -> Predictions:
+    """The mean promise over the trials in which an edge was unknown; a trial that does not list it promises nothing."""
+    keys = [edge_numbers(entities, scored.edges)[mine.numpy()] for (_, scored), mine in zip(trials, free, strict=True)]
+    none = np.zeros(0, dtype=np.int64)
+    key, place = np.unique(np.concatenate([none, *keys]), return_inverse=True)
+    values = np.concatenate([np.zeros(0), *(side[mine.numpy()] for side, mine in zip(promised, free, strict=True))])
+    # A fact was unknown in one trial, and what nobody stated in all.
+    is_fact = np.isin(key, np.concatenate([none, *(edge_numbers(entities, part.hidden) for part, _ in trials)]))
+    mean = np.bincount(place, values, len(key)) / np.where(is_fact, 1, max(1, len(trials)))
+    return _edges(entities, key, mean)
+
+
+def _edges(entities: int, key: NDArray[np.int64], truth: Floats) -> Predictions:
+    pair = key % entities**2
+    return Predictions.of(pair // entities, key // entities**2, pair % entities, truth)
+
+
+def _corrected(correction: SplitCorrection, chance: Floats) -> NDArray[np.float32]:
+    inside = torch.from_numpy(np.clip(chance, 1e-12, 1 - 1e-12))
+    return np.where(chance > 0, correction(torch.logit(inside)).numpy(), np.float32(0))
+
+
+def _some(facts: EdgeColumns, places: NDArray[np.integer]) -> EdgeColumns:
+    heads, relation, tails = (np.asarray(side)[places] for side in facts)
+    return heads, relation, tails

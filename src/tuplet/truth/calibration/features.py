@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from tuplet.truth.calibration.train_edges import TrainEdges
-from tuplet.truth.known_edges import sum_by_row
+from tuplet.truth.known_edges import TrainEdges, sum_by_row
 
 Tensor = torch.Tensor
 
@@ -70,13 +69,7 @@ class Candidates(NamedTuple):
     scorers: tuple[str, ...] = ()
     logs: Tensor | None = None  # float32 [scorers, 2, n] at most 0, NaN: not computed; None: nobody says who said it
 
-    def part(self, start: int, stop: int) -> Candidates:
-        """Some of them in sequence."""
-        heads, relation, tails, log_truth = (side[start:stop] for side in self[:4])
-        logs = None if self.logs is None else self.logs[:, :, start:stop]
-        return Candidates(heads, relation, tails, log_truth, self.scorers, logs)
-
-    def where(self, keep: Tensor) -> Candidates:
+    def where(self, keep: Tensor | slice) -> Candidates:
         """Some of them, by ascending places. [n]"""
         heads, relation, tails, log_truth = (side[keep] for side in self[:4])
         logs = None if self.logs is None else self.logs[:, :, keep]
@@ -104,7 +97,7 @@ def columns(known: TrainEdges, edges: Candidates, names: tuple[str, ...]) -> Ten
     """The named columns of all candidates, block by block. float16 [columns, n]"""
     out = torch.empty((len(names), len(edges.heads)), dtype=torch.float16, device=edges.heads.device)
     for start, stop in edges.blocks():
-        found = _block(known, edges.part(start, stop))
+        found = _block(known, edges.where(slice(start, stop)))
         for place, name in enumerate(names):
             out[place, start:stop] = found[name].clamp(-60_000, 60_000)
     return out

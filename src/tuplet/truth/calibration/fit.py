@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import count
@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.progress import Report
+from tuplet.progress import Report, silent
 from tuplet.truth.calibration.features import Candidates, column_names, columns, is_known
-from tuplet.truth.calibration.train_edges import TrainEdges
-from tuplet.truth.calibration.trees import Bins, HeldOutRows, Trees, TreeSettings, boost, log_loss
+from tuplet.truth.calibration.trees import Bins, TreeRows, Trees, TreeSettings, boost, log_loss
 from tuplet.truth.edges import HIGHEST_PREDICTION
+from tuplet.truth.known_edges import TrainEdges
 
 POOL = 3  # times as many candidates are in the pool as are fitted to
 QUICK = TreeSettings(trees=80, depth=6, rate=0.15, rows=0.25)
@@ -42,15 +42,13 @@ def by_truth(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int
     return _draw(worth, fact, rows, seed)
 
 
-def by_first_fit(
-    bins: Tensor, label: Tensor, weight: Tensor, start: Tensor, rows: int, seed: int
-) -> tuple[Tensor, Tensor]:
+def by_first_fit(pool: TreeRows, rows: int, seed: int) -> tuple[Tensor, Tensor]:
     """All facts of a pool and about `rows` others; how many of the pool each stands for."""
-    fact = label > 0
+    fact = pool.label > 0
     if int((~fact).sum()) <= rows:
-        return torch.arange(len(label), device=label.device), torch.ones_like(weight)
-    trees, _ = boost(bins, label, weight, start, QUICK)
-    likely = torch.sigmoid(start + trees(bins)).double() * weight
+        return torch.arange(len(fact), device=fact.device), torch.ones_like(pool.weight)
+    trees, _ = boost(pool, QUICK)
+    likely = torch.sigmoid(pool.start + trees(pool.bins)).double() * pool.weight
     return _draw(torch.where(fact, 0, likely), fact, rows, seed + 1, RAREST)
 
 
@@ -235,9 +233,7 @@ class LearnedCalibration:
     hidden: SplitCorrection
     about: dict[str, Any]  # how it was fitted: counts and losses
 
-    def logit(
-        self, known: TrainEdges, edges: Candidates, later: bool = False, progress: Report | None = None
-    ) -> Tensor:
+    def logit(self, known: TrainEdges, edges: Candidates, later: bool = False, progress: Report = silent) -> Tensor:
         """Log odds of being a valid edge. [n]
 
         `later`: what is asked came after everything that was fitted to. Then no fold has seen the answer, and the mean
@@ -245,7 +241,7 @@ class LearnedCalibration:
         """
 
         def one(block: tuple[int, int]) -> Tensor:
-            part = edges.part(*block)
+            part = edges.where(slice(*block))
             logit = self.line[0] + self.line[1] * part.log_truth
             bins = self.bins(columns(known, part, self.names))
             if later:
@@ -256,11 +252,9 @@ class LearnedCalibration:
             return self.curve(logit)
 
         none = torch.zeros(0, device=edges.heads.device)
-        return torch.cat([none, *side_by_side(one, list(edges.blocks()), none.device, progress)])
+        return torch.cat([none, *_all_of(one, list(edges.blocks()), none.device, progress)])
 
-    def truth(
-        self, known: TrainEdges, edges: Candidates, later: bool = False, progress: Report | None = None
-    ) -> Tensor:
+    def truth(self, known: TrainEdges, edges: Candidates, later: bool = False, progress: Report = silent) -> Tensor:
         """The calibrated truth. float32 [n]"""
         return self.hidden(self.logit(known, edges, later, progress))
 
@@ -318,20 +312,6 @@ class CrossFit:
 
 
 def fit(
-    known: TrainEdges,
-    edges: Candidates,
-    is_valid: Tensor,
-    hidden: SplitCorrection,
-    settings: TreeSettings | None = None,
-    without: tuple[str, ...] = (),
-    rows: int | None = None,
-    until: float = math.inf,
-) -> CrossFit:
-    """Fit on the candidates that are not known, those of `is_valid` being the facts; `without`: see `column_names`."""
-    return fit_together([Trial(known, edges, is_valid)], hidden, settings, without, rows, until)
-
-
-def fit_together(
     trials: Sequence[Trial],
     hidden: SplitCorrection,
     settings: TreeSettings | None = None,
@@ -339,15 +319,17 @@ def fit_together(
     rows: int | None = None,
     until: float = math.inf,
 ) -> CrossFit:
-    """One fit on the candidates of several trials, each described by what was known in its own.
+    """Fit on the candidates of all trials that are not known, each described by what was known in its own.
 
-    There are fewer trees if it would not be over `until` then, by the monotonic clock.
+    `without`: see `column_names`. There are fewer trees if it would not be over `until` then, by the monotonic clock.
     """
     free = [~is_known(trial.known, trial.edges) for trial in trials]
     facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(trials, free, strict=True))
     if facts < LEAST_VALID:
         raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
-    chosen = settings or _shallower(TreeSettings(), facts)
+    # no more leaves than so many facts bear
+    depth = min(TreeSettings().depth, max(2, int(np.log2(facts / _FACTS_EACH))))
+    chosen = settings or replace(TreeSettings(), depth=depth)
     size = rows or min(ROWS, max(_LEAST_ROWS, _ROWS_EACH * facts))
     for group, kept in (("paths", "two_step"), ("time", "times")):
         if any(getattr(trial.known, kept) is None for trial in trials):
@@ -364,19 +346,12 @@ def fit_together(
     places, weight, label, log_truth, fold = (torch.cat(side) for side in zip(*drawn, strict=True))
     table = torch.cat(cells, 1)
     bins = Bins.of(table)
-    binned = bins(table)
     line = fit_line(log_truth, label, weight)
-    start = line[0] + line[1] * log_truth
-    telling, each = by_first_fit(binned, label, weight, start, size, chosen.seed)
-    places, label, start, fold, binned = (
-        places[telling],
-        label[telling],
-        start[telling],
-        fold[telling],
-        binned[:, telling],
-    )
-    weight = weight[telling] * each
-    folds, held_out, losses = _cross_fit(binned, label, weight, start, fold, chosen, until)
+    pool = TreeRows(bins(table), label, weight, line[0] + line[1] * log_truth)
+    telling, each = by_first_fit(pool, size, chosen.seed)
+    places, fitted = places[telling], pool.where(telling)._replace(weight=weight[telling] * each)
+    label, weight = fitted.label, fitted.weight
+    folds, held_out, losses = _cross_fit(fitted, fold[telling], chosen, until)
     curve = Curve.fit(held_out, label, weight)
     bent = curve(held_out)
     losses["after"] = log_loss(bent, label, weight)
@@ -394,47 +369,43 @@ def fit_together(
     return CrossFit(LearnedCalibration(names, line, bins, folds, curve, honest, about), places, bent, label, weight)
 
 
-def _shallower(settings: TreeSettings, facts: int) -> TreeSettings:
-    """The same with no more leaves than that many facts bear."""
-    return replace(settings, depth=min(settings.depth, max(2, int(np.log2(facts / _FACTS_EACH)))))
-
-
 def _columns_at(known: TrainEdges, edges: Candidates, names: tuple[str, ...], places: Tensor) -> Tensor:
     """The columns of some candidates; they depend on all others of their relation. float16 [columns, places]"""
 
     def one(block: tuple[int, int]) -> Tensor:
         inside = places[(places >= block[0]) & (places < block[1])] - block[0]
-        return columns(known, edges.part(*block), names)[:, inside]
+        return columns(known, edges.where(slice(*block)), names)[:, inside]
 
-    return torch.cat(side_by_side(one, list(edges.blocks()), places.device), 1)
+    return torch.cat(_all_of(one, list(edges.blocks()), places.device), 1)
 
 
-def side_by_side(
-    work: Callable[[Item], Result], items: Sequence[Item], device: torch.device, progress: Report | None = None
-) -> list[Result]:
-    """The results of all items, on the CPU as many at a time as torch has threads, each with one of them.
+def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    """The results of all items in their order; what has not begun when the reader stops is left undone.
 
-    The steps of this work are too short to be shared: threads that wait for each other at every one cost more than they
-    bring, many times more where the cores have other things to do.
+    Each of several workers is a thread that torch does not divide further: the steps of this work are too short to be
+    shared, and threads that wait for each other at every one cost more than they bring.
     """
+    if workers == 1:
+        yield from map(work, items)
+        return
     threads = torch.get_num_threads()
-    alone = torch.inference_mode()(work)
-
-    def told(results: Iterable[Result]) -> list[Result]:
-        found = []
-        for result in results:
-            found.append(result)
-            if progress:
-                progress("calibrate", len(found), len(items), "parts")
-        return found
-
-    if device.type == "cuda":
-        return told(map(alone, items))
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return told(pool.map(alone, items))
+        yield from pool.map(work, items)
     finally:
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
+
+
+def _all_of(
+    work: Callable[[Item], Result], items: Sequence[Item], device: torch.device, progress: Report = silent
+) -> list[Result]:
+    """The results of all items, on the CPU as many at a time as torch has threads."""
+    workers, found = 1 if device.type == "cuda" else torch.get_num_threads(), list[Result]()
+    for result in side_by_side(torch.inference_mode()(work), items, workers):
+        found.append(result)
+        progress("calibrate", len(found), len(items), "parts")
+    return found
 
 
 def fit_line(log_truth: Tensor, label: Tensor, weight: Tensor, steady: float = 0.0) -> tuple[float, float]:
@@ -481,19 +452,13 @@ def _judge(logit: Tensor, folds: tuple[Trees, ...], bins: Tensor, fold: Tensor) 
 
 
 def _cross_fit(
-    bins: Tensor,
-    label: Tensor,
-    weight: Tensor,
-    start: Tensor,
-    fold: Tensor,
-    settings: TreeSettings,
-    until: float = math.inf,
+    rows: TreeRows, fold: Tensor, settings: TreeSettings, until: float = math.inf
 ) -> tuple[tuple[Trees, ...], Tensor, dict[str, float]]:
     """The trees of each fold, as many as are best on average; the logits they give; the loss before and after."""
 
-    seeds = range(settings.seed, settings.seed + (_FITS if float(label.sum()) < _FEW else 1))
+    seeds = range(settings.seed, settings.seed + (_FITS if float(rows.label.sum()) < _FEW else 1))
     jobs, begun = [(number, seed) for number in range(FOLDS) for seed in seeds], count()
-    at_once = 1 if bins.device.type == "cuda" else torch.get_num_threads()
+    at_once = 1 if fold.device.type == "cuda" else torch.get_num_threads()
 
     def share() -> float:
         """When a job that begins now must be over, so that as much is left for each of those to come."""
@@ -503,15 +468,14 @@ def _cross_fit(
     def one(job: tuple[int, int]) -> tuple[Trees, list[float]]:
         number, seed = job
         out, end = fold == number, share()
-        seen = ~out
-        aside = HeldOutRows(bins[:, out], label[out], weight[out], start[out])
-        return boost(bins[:, seen], label[seen], weight[seen], start[seen], replace(settings, seed=seed), aside, end)
+        return boost(rows.where(~out), replace(settings, seed=seed), rows.where(out), end)
 
-    results = side_by_side(one, jobs, bins.device)
+    results = _all_of(one, jobs, fold.device)
     length = min(len(losses) for _, losses in results)
     best = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
     trees = [grown.first(best) for grown, _ in results]
     folds = tuple(Trees.mean(trees[at : at + len(seeds)]) for at in range(0, len(trees), len(seeds)))
-    logit = start.clone().float()
-    _judge(logit, folds, bins, fold)
-    return folds, logit, {"before": log_loss(start, label, weight), "after": log_loss(logit, label, weight)}
+    logit = rows.start.clone().float()
+    _judge(logit, folds, rows.bins, fold)
+    before, after = (log_loss(side, rows.label, rows.weight) for side in (rows.start, logit))
+    return folds, logit, {"before": before, "after": after}

@@ -1,18 +1,221 @@
-"""How well truth values agree with held-out facts: a table by bins of truth that prints as a diagram."""
+"""How well truth values agree with held-out facts, and the most that a kind of prediction may promise after trials.
+
+A *kind* is a relation and a bin of promised truth. Facts were hidden; of the candidates of a kind, so many were hidden
+facts. With few trials that share says little, so what counts is its upper bound: the largest share that would still
+have left so few hits in one of twenty cases (Clopper and Pearson). The same is counted for all relations together, and
+a prediction stays below both bounds. Where nothing was tried, nothing is promised.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import among, edge_key
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.truth.edges import VALID
+from tuplet.truth.edges import VALID, Floats
 from tuplet.truth.table import TruthTable
+
+# Each bin is a third more likely (in odds) than the one below; those of `reliability` are too wide to bound by.
+KIND_BINS = (0.0, *(1 / (1 + (4 / 3) ** -k) for k in range(-26, 17)), 1.0)
+CONFIDENCE = 0.95
+_SOFT = 0.98  # of its bound, above which a promise approaches it instead of being cut: so no two become one
+
+
+def upper_bound(hits: float, trials: float, confidence: float = CONFIDENCE) -> float:
+    """The largest chance with which so few hits in so many trials are still as likely as 1 − confidence.
+
+    >>> round(upper_bound(0, 10), 3), round(upper_bound(3, 10), 3), upper_bound(10, 10)
+    (0.259, 0.607, 1.0)
+    """
+    most, tried = round(hits), round(trials)
+    if most >= tried:
+        return 1.0
+    step = np.arange(1, most + 1)
+    ways = np.concatenate([[0.0], np.cumsum(np.log((tried - step + 1) / step))])  # log of "tried choose 0 … most"
+    few = np.arange(most + 1)
+
+    def too_few(chance: float) -> bool:
+        """Whether so few hits are rarer than that."""
+        logs = ways + few * np.log(chance) + (tried - few) * np.log1p(-chance)
+        return bool(np.logaddexp.reduce(logs) < np.log1p(-confidence))
+
+    low, high = most / tried, 1.0
+    while high - low > 1e-9 + 1e-6 * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if too_few(middle) else (middle, high)
+    return high
+
+
+@dataclass(frozen=True)
+class MeasuredBounds:
+    """The bound of every kind, from what was promised to candidates and which of them were hidden facts.
+
+    >>> bounds = MeasuredBounds.of(1, np.zeros(40, int), np.full(40, 0.3), np.arange(40) < 2)
+    >>> bounds(np.zeros(3, int), np.array([0.3, 0.9, 0.001])).round(3).tolist()  # 2 of 40; surer; never tried
+    [0.149, 0.149, 0.0]
+    """
+
+    trials: NDArray[np.int64]  # [relations + 1, bins]; the last row: all relations together
+    hits: NDArray[np.int64]
+    most: Floats  # [relations + 1, bins] the bounds
+
+    @staticmethod
+    def of(
+        relations: int,
+        relation: NDArray[np.integer],
+        promised: Floats,
+        is_fact: NDArray[np.bool_],
+        weight: Floats | None = None,
+    ) -> MeasuredBounds:
+        """From candidates that were judged as if unknown; `weight` says how many each stands for (1)."""
+        each = np.ones(len(promised)) if weight is None else np.asarray(weight, dtype=np.float64)
+        width = len(KIND_BINS) - 1
+        cell = np.asarray(relation, dtype=np.int64) * width + _bin(promised)
+        sums = [np.bincount(cell, side, relations * width).reshape(-1, width) for side in (each, each * is_fact)]
+        trials, hits = (np.rint(np.vstack([side, side.sum(0)])).astype(np.int64) for side in sums)
+        most = np.array(
+            [
+                upper_bound(right, tried) if tried else np.nan
+                for right, tried in zip(hits.ravel(), trials.ravel(), strict=True)
+            ]
+        ).reshape(hits.shape)
+        return MeasuredBounds(trials, hits, _surer(most))
+
+    def bound(self, relation: NDArray[np.integer], promised: Floats) -> Floats:
+        """The bound of each promise: that of its kind; of one surer than any that was tried, of the surest tried."""
+        at = _bin(promised)
+        own: Floats = self.most[np.asarray(relation, dtype=np.int64), at]
+        return np.asarray(np.minimum(own, self.most[-1, at]))
+
+    def __call__(self, relation: NDArray[np.integer], promised: Floats) -> Floats:
+        """The promises, lowered to their bounds; 0 where nothing was measured."""
+        most = self.bound(relation, promised)
+        start, room = _SOFT * most, (1 - _SOFT) * most
+        above = np.maximum(promised - start, 1e-30)
+        return np.where(promised > start, start + room * (above / (above + room)), promised)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> MeasuredBounds:
+        """What `as_dict` wrote, as the bounds of a single relation."""
+        trials, hits, most = (np.array([values[key]] * 2) for key in ("trials", "hits", "most"))
+        return MeasuredBounds(trials, hits, most)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the store: what was measured of all relations together."""
+        return {
+            "confidence": CONFIDENCE,
+            "bins": list(KIND_BINS),
+            "trials": self.trials[-1].tolist(),
+            "hits": self.hits[-1].tolist(),
+            "most": [round(float(bound), 6) for bound in self.most[-1]],
+        }
+
+
+def _bin(promised: Floats) -> NDArray[np.int64]:
+    return np.clip(np.searchsorted(KIND_BINS, promised, side="right") - 1, 0, len(KIND_BINS) - 2)
+
+
+def _surer(most: Floats) -> Floats:
+    """The bounds, each missing one taken from the next bin below that was tried; 0 where there is none."""
+    out = most.copy()
+    for column in range(1, out.shape[1]):
+        out[:, column] = np.where(np.isnan(out[:, column]), out[:, column - 1], out[:, column])
+    return np.nan_to_num(out, nan=0.0)
+
+
+_FACTS = 400  # held-out facts among the surest group, and twice as many in each that follows: with fewer the bounds …
+_PART = 8  # … are loose, with more the surest are too many to be sure. Where there are few facts, this part of them.
+
+
+@dataclass(frozen=True)
+class BorneOut:
+    """The bounds of any truth, linear between those of the groups; beyond the surest group they stay the same.
+
+    >>> sure, unsure = np.full(1000, 0.9), np.full(9000, 0.1)
+    >>> label = np.concatenate([np.arange(1000) < 900, np.arange(9000) < 900])
+    >>> found = BorneOut.of(np.concatenate([sure, unsure]), label, np.ones(10_000), lambda chance: chance)
+    >>> truth = np.array([0.0, 0.1, 0.9, 1.0])
+    >>> found.least(truth).round(2).tolist(), found.most(truth).round(2).tolist()
+    ([0.0, 0.09, 0.88, 0.88], [0.0, 0.11, 0.92, 1.0])
+    """
+
+    facts: int  # that were held out
+    truth: Floats  # [groups + 1] rising, from 0: the mean of each group
+    lower: Floats  # [groups + 1] rising
+    upper: Floats  # [groups + 1] rising
+
+    @staticmethod
+    def of(truth: Floats, is_fact: NDArray[np.bool_], weight: Floats, share: Callable[[float], float]) -> BorneOut:
+        """From candidates that were judged as if unknown; of those that are no facts each stands for `weight`.
+
+        `share` is what the chance to be one of the held-out facts means: the chance to be a fact.
+        """
+        order = np.argsort(-truth, kind="stable")
+        value, fact = truth[order].astype(np.float64), is_fact[order]
+        each = np.where(fact, 1.0, weight[order])
+        first = max(1.0, min(_FACTS, fact.sum() / _PART))
+        group = np.log2((np.cumsum(fact) - fact) / first + 1).astype(np.int64)
+        group = group[np.searchsorted(-value, -value)]  # equal truths are one kind: they belong together
+        _, group = np.unique(group, return_inverse=True)
+        tried = np.bincount(group)[::-1]
+        facts, stand, sums = (np.bincount(group, side)[::-1] for side in (fact, each, each * value))
+        # All lower bounds hold at once as often as CONFIDENCE says, and so do all upper ones: a list takes the best.
+        sure = 1 - (1 - CONFIDENCE) / len(tried)
+        lower, upper = [], []
+        for hits, n, all_of_them in zip(facts.tolist(), tried.tolist(), stand.tolist(), strict=True):
+            others = (all_of_them - hits) / max(1.0, n - hits)  # that one of those that are no facts stands for
+            least, most = 1 - upper_bound(n - hits, n, sure), upper_bound(hits, n, sure)
+            lower.append(share(least / (least + others * (1 - least))))
+            upper.append(share(most / (most + others * (1 - most))))
+        # A prediction is thought no surer than one above it, and no less sure than one below: chance among the groups
+        # never helps.
+        return BorneOut(
+            int(is_fact.sum()),
+            np.concatenate([[0.0], sums / stand]),
+            np.concatenate([[0.0], np.minimum.accumulate(lower[::-1])[::-1]]),
+            np.concatenate([[0.0], np.maximum.accumulate(upper)]),
+        )
+
+    def least(self, truth: Floats) -> Floats:
+        """What is borne out of each truth, never more than it says."""
+        return np.minimum(truth, np.interp(truth, self.truth, self.lower))
+
+    def most(self, truth: Floats) -> Floats:
+        """What each truth may be as well, never less than it says."""
+        return np.maximum(truth, np.interp(truth, self.truth, self.upper))
+
+    @property
+    def surest(self) -> float:
+        """What is borne out of the surest prediction."""
+        return float(self.lower[-1])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the store."""
+        sides = {"truth": self.truth, "least": self.lower, "most": self.upper}
+        return {
+            "confidence": CONFIDENCE,
+            "facts": self.facts,
+            **{name: np.round(side, 6).tolist() for name, side in sides.items()},
+        }
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any], where: object) -> BorneOut:
+        """What `as_dict` gave; `where` is the file, for errors."""
+        try:
+            truth, lower, upper = (np.array(values[name], dtype=np.float64) for name in ("truth", "least", "most"))
+            rise = [len(side) > 1 and bool((np.diff(side) >= 0).all()) for side in (truth, lower, upper)]
+            if not (all(rise) and len(truth) == len(lower) == len(upper)):
+                raise ValueError("truth, least and most do not rise together")
+            return BorneOut(int(values["facts"]), truth, lower, upper)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptStore(f"{where}: borne_out is not what held-out facts bear out: {error}") from None
+
 
 SURE = 0.1  # from here on an edge is worth a look
 BINS = (0.0, 0.005, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
@@ -41,8 +244,7 @@ class Reliability:
     @property
     def error(self) -> float:
         """Expected calibration error: mean distance of truth and share, bins weighted by their entries."""
-        total = int(self.entries.sum())
-        return float((self.entries * np.abs(self.mean - self.share)).sum() / total) if total else 0.0
+        return self.error_from(-np.inf)
 
     def error_from(self, least: float) -> float:
         """The same among the bins that start at `least` or above: most edges have a truth near 0, and it is right."""

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -144,33 +144,26 @@ def _leaf(bins: Tensor, columns: list[int], splits: list[int]) -> Tensor:
     for column, split in zip(columns, splits, strict=True):
         # Below 128 bins, split − bin wraps around to a number with the top bit set where the bin is larger: many times
         # as fast as a comparison. Answers move down as more come in at the top.
-        torch.sub(_scalar(split, bins), bins[column], out=answer)
+        torch.sub(torch.tensor(split, dtype=torch.uint8, device=bins.device), bins[column], out=answer)
         leaf.bitwise_right_shift_(1).bitwise_or_(answer.bitwise_and_(128))
     return leaf.bitwise_right_shift_(8 - len(columns)).int()
 
 
-def _scalar(number: int, like: Tensor) -> Tensor:
-    return torch.tensor(number, dtype=torch.uint8, device=like.device)
-
-
-@dataclass(frozen=True)
-class HeldOutRows:
-    """Rows that choose how many trees there are: the loss on them is watched, no tree is fitted to them."""
+class TreeRows(NamedTuple):
+    """Rows that trees are fitted to, or that choose how many trees there are: then the loss on them is watched."""
 
     bins: Tensor  # uint8 [columns, rows]
     label: Tensor  # float32 [rows]
     weight: Tensor  # [rows]
-    start: Tensor  # [rows]
+    start: Tensor  # [rows] logits to begin with
+
+    def where(self, keep: Tensor) -> TreeRows:
+        """Some of them, marked or by their places."""
+        return TreeRows(self.bins[:, keep], self.label[keep], self.weight[keep], self.start[keep])
 
 
 def boost(
-    bins: Tensor,
-    label: Tensor,
-    weight: Tensor,
-    start: Tensor,
-    settings: TreeSettings,
-    held_out: HeldOutRows | None = None,
-    until: float = math.inf,
+    given: TreeRows, settings: TreeSettings, held_out: TreeRows | None = None, until: float = math.inf
 ) -> tuple[Trees, list[float]]:
     """Trees that correct the logits `start` towards the labels, and the held-out loss before and after each of them.
 
@@ -178,12 +171,13 @@ def boost(
 
     >>> x = torch.linspace(0, 1, 1000)
     >>> bins = Bins.of(x[None].half())(x[None].half())
-    >>> trees, _ = boost(bins, (x > 0.5).float(), torch.ones(1000), torch.zeros(1000), TreeSettings(trees=20))
+    >>> rows = TreeRows(bins, (x > 0.5).float(), torch.ones(1000), torch.zeros(1000))
+    >>> trees, _ = boost(rows, TreeSettings(trees=20))
     >>> ((trees(bins) > 0) == (x > 0.5)).float().mean().item() > 0.99
     True
     """
     generator = torch.Generator().manual_seed(settings.seed)
-    logit = start.clone().float()
+    bins, logit = given.bins, given.start.clone().float()
     watched = None if held_out is None else held_out.start.clone().float()
     losses = [] if held_out is None or watched is None else [log_loss(watched, held_out.label, held_out.weight)]
     grown: list[tuple[list[int], list[int], Tensor]] = []
@@ -193,7 +187,7 @@ def boost(
         some = torch.randperm(len(bins), generator=generator)[: max(1, round(settings.columns * len(bins)))]
         drawn = torch.rand(bins.shape[1], generator=generator) < settings.rows
         rows = torch.nonzero(drawn).view(-1).to(bins.device)
-        questions, splits, value = _tree(bins, some.sort().values.tolist(), rows, label, weight, logit, settings)
+        questions, splits, value = _tree(given, some.sort().values.tolist(), rows, logit, settings)
         grown.append((questions, splits, value))
         logit += value.index_select(0, _leaf(bins, questions, splits))
         if held_out is not None and watched is not None:
@@ -209,10 +203,10 @@ def boost(
 
 
 def _tree(
-    bins: Tensor, some: list[int], rows: Tensor, label: Tensor, weight: Tensor, logit: Tensor, settings: TreeSettings
+    given: TreeRows, some: list[int], rows: Tensor, logit: Tensor, settings: TreeSettings
 ) -> tuple[list[int], list[int], Tensor]:
     """Columns and splits of one tree, and the value of every leaf."""
-    chance, fact, counts = torch.sigmoid(logit[rows]), label[rows], weight[rows]
+    bins, chance, fact, counts = given.bins, torch.sigmoid(logit[rows]), given.label[rows], given.weight[rows]
     packed, gradient_unit, curvature_unit = _pack(counts * (chance - fact), counts * chance * (1 - chance))
     leaf = torch.zeros(len(rows), dtype=torch.int64, device=bins.device)
     sums = _sum_by_bin(bins, some, rows, leaf, packed, 1)

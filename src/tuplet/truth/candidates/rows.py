@@ -33,9 +33,9 @@ from tuplet.predict.base import (
     scores_columns,
     sees_facts,
 )
-from tuplet.truth.known_edges import sum_by_row
+from tuplet.truth.edges import SearchCheck
+from tuplet.truth.known_edges import find_places, sum_by_row
 from tuplet.truth.rules import Calibration
-from tuplet.truth.scored import SearchCheck
 
 Tensor = torch.Tensor
 Tile: TypeAlias = tuple[Tensor, Tensor, Tensor]  # numbers of rows, numbers of columns, scores
@@ -491,10 +491,10 @@ class RowLogs:
         places = (torch.arange(count, device=keys.device) * len(self.links.rows)) // count
         exact = RowLogs(self.predictor, replace(self.links.only(places), per_fact=None), self.rule, 1 << 30)
         reaching, wanted = exact.reaching(floor), exact.reaching(floor, most)
-        missed = reaching[~_find(keys, reaching)[1]]
+        missed = reaching[~find_places(keys, reaching)[1]]
         heads, tails = missed // self.predictor.entities, missed % self.predictor.entities
         worst = float(exact.at(heads, tails).max().exp().clamp(max=1)) if len(missed) else 0.0
-        found = int(_find(keys, wanted)[1].sum())
+        found = int(find_places(keys, wanted)[1].sum())
         off = float((exact.shifts - self.shifts[places]).abs().sum())
         return SearchCheck(count, len(reaching), len(wanted), found, worst, off)
 
@@ -530,7 +530,7 @@ class RowLogs:
         out[outside] = self._singles(links.rows, row[outside], far[outside]) - self.shifts[row[outside]]
         if sees_facts(self.predictor):
             known = torch.sort(self._key(links.rows[links.known_rows], links.known_ends)).values
-            out[_find(known, self._key(near, far))[1]] = math.nan
+            out[find_places(known, self._key(near, far))[1]] = math.nan
         elif not self.whole:
             others = torch.nonzero(~is_row).view(-1)
             out[others] = self._without_fact(near[others], far[others])
@@ -540,7 +540,7 @@ class RowLogs:
         """Place of each wanted entity among ascending ones, and whether it is there; if many are wanted by a table."""
         entities = self.predictor.entities
         if _BY_TABLE * len(wanted) < entities:
-            return _find(ids, wanted)
+            return find_places(ids, wanted)
         table = torch.full((entities,), -1, dtype=torch.int32, device=ids.device)
         table[ids] = torch.arange(len(ids), dtype=torch.int32, device=ids.device)
         place = table[wanted].long()
@@ -572,11 +572,3 @@ def fused_width(predictor: LinkPredictor) -> int:
 def is_searchable(predictor: LinkPredictor) -> bool:
     """Whether the best columns of a row are searched for: scores are inner products, and no GPU has them all sooner."""
     return device_of(predictor).type == "cpu" and fused_width(predictor) > 0
-
-
-def _find(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """Place of each wanted id among ascending ones, and whether it is there."""
-    if not len(ids):
-        return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
-    place = torch.searchsorted(ids, wanted).clamp(max=len(ids) - 1)
-    return place, ids[place] == wanted

@@ -23,11 +23,11 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -38,45 +38,30 @@ from tuplet.files import make_folder, replacing, system_errors
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
 from tuplet.predict.model_folder import find_model_folder
-from tuplet.progress import Report
+from tuplet.progress import Report, silent
 from tuplet.truth.calibration.calibrate import two_step_rules
+from tuplet.truth.calibration.fit import side_by_side
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
-from tuplet.truth.candidates.scorer import CandidateScorer, Part, RowProgress, RowsDone, ShardSize
+from tuplet.truth.candidates.scorer import CandidateScorer, CountedRows, Part, RowProgress, RowsDone, ShardSize
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources, TwoStepPairs
 from tuplet.truth.cluster import Folder, RayExecutor, arrived
-from tuplet.truth.predictor_choice import open_predictors
+from tuplet.truth.edges import EdgeColumns, ScoredEdges, SearchCheck
+from tuplet.truth.recipes import open_predictors
 from tuplet.truth.rules import Calibration
-from tuplet.truth.scored import EdgeColumns, ScoredEdges, SearchCheck
 
 Tensor = torch.Tensor
 
 
 class RelationCache:
-    """A folder named by everything that decides the content of the files in it.
+    """A folder inside `root`, named by what decides its content: models (`key`), threshold, rule and known edges."""
 
-    `small`: parts of scored edges are written in half precision and compressed, to travel; they are read like others.
-    """
-
-    def __init__(self, folder: Path, small: bool = False) -> None:
-        self.folder, self.small = folder, small
-
-    @staticmethod
-    def of(
-        root: Path,
-        key: str,
-        threshold: float,
-        rule: Calibration,
-        *edges: NDArray[np.integer],
-        small: bool = False,
-    ) -> RelationCache:
-        """The folder inside `root` for these models (`key`), threshold, rule and known edges."""
+    def __init__(self, root: Path, key: str, threshold: float, rule: Calibration, *edges: NDArray[np.integer]) -> None:
         digest = hashlib.sha256(json.dumps([key, threshold, rule.as_dict()]).encode())
         for column in edges:
             digest.update(np.asarray(column, dtype=np.int32).tobytes())
-        folder = root / digest.hexdigest()[:16]
-        with system_errors(folder):
-            make_folder(folder)
-        return RelationCache(folder, small)
+        self.folder = root / digest.hexdigest()[:16]
+        with system_errors(self.folder):
+            make_folder(self.folder)
 
     @property
     def begun(self) -> bool:
@@ -91,48 +76,18 @@ class RelationCache:
         """The part of a relation, by its number or the name of the part; None if it is not finished."""
         try:
             with np.load(self.folder / f"{relation}.npz", allow_pickle=False) as part:
-                found = {name: part[name] for name in part.files}
-                return _unpacked(found) if "gaps" in found else found
+                return dict(part)
         except Exception:  # missing, or damaged in whatever way: the relation is computed again
             return None
 
     def save(self, relation: int | str, part: Mapping[str, NDArray[Any]]) -> None:
         """Keep the part of a relation."""
         with replacing(self.folder / f"{relation}.npz", force=True) as fresh, open(fresh, "wb") as stream:
-            if self.small and "logs" in part:
-                np.savez_compressed(stream, **_packed(part))  # type: ignore[arg-type]
-            else:
-                np.savez(stream, **dict(part))  # type: ignore[arg-type]
+            np.savez(stream, **dict(part))  # type: ignore[arg-type]
 
     def drop(self, relation: int | str) -> None:
         """A part is not needed any more."""
         (self.folder / f"{relation}.npz").unlink(missing_ok=True)
-
-
-def _packed(part: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Edges in order as gaps between their keys, logs in half precision, both by byte: like bytes compress well.
-
-    >>> ends = np.array([0, 0, 7], dtype=np.int32), np.array([3, 5, 1], dtype=np.int32)
-    >>> part = {"heads": ends[0], "tails": ends[1], "logs": np.array([[[-0.5, -1, -2], [-3, -4, np.nan]]], "float32")}
-    >>> all((a == b).all() or "log" in name for (name, a), b in zip(part.items(), _unpacked(_packed(part)).values()))
-    True
-    """
-    size = int(part["tails"].max(initial=0)) + 1
-    keys = part["heads"].astype(np.int64) * size + part["tails"]
-    logs = part["logs"].astype(np.float16)
-    return {
-        "size": np.array(size),
-        "gaps": np.ascontiguousarray(np.diff(keys, prepend=0).view(np.uint8).reshape(-1, 8).T),
-        "logs": np.ascontiguousarray(logs.view(np.uint8).reshape(*logs.shape, 2).transpose(3, 0, 1, 2)),
-    }
-
-
-def _unpacked(packed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What `_packed` was given, logs in half precision."""
-    keys = np.cumsum(np.ascontiguousarray(packed["gaps"].T).view(np.int64).reshape(-1))
-    size, planes = int(packed["size"]), packed["logs"]
-    logs = np.ascontiguousarray(planes.transpose(1, 2, 3, 0)).view(np.float16).reshape(planes.shape[1:])
-    return {"heads": (keys // size).astype(np.int32), "tails": (keys % size).astype(np.int32), "logs": logs}
 
 
 SHARD = ShardSize()
@@ -269,7 +224,7 @@ def plan_relations(scorer: CandidateScorer, cache: RelationCache | None, workers
         return [] if cache and cache.has(number) else cut(scorer, number)
 
     sweeps, whole = list[FirstTask](), list[FirstTask]()
-    for number, tasks in enumerate(_side_by_side(shards, range(scorer.scorers[0].relations), workers)):
+    for number, tasks in enumerate(side_by_side(shards, range(scorer.scorers[0].relations), workers)):
         sweeps += tasks
         whole += [] if tasks else [WholeTask(number)]
     return [*sweeps, *whole]
@@ -389,9 +344,6 @@ def _swept_rows(swept: Sequence[Part], name: str, begin: int, stop: int) -> NDAr
     return np.concatenate(found[1:] or found)
 
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 FLOOR = 0.002  # truth in one direction from which on an edge is listed
 
 
@@ -403,7 +355,7 @@ def score_candidates(
     rule: Calibration | None = None,
     memory: int | None = None,
     cache: RelationCache | None = None,
-    progress: Report | None = None,
+    progress: Report = silent,
     two_step: TwoStepPairs | None = None,
     until: float = math.inf,
 ) -> ScoredEdges:
@@ -421,13 +373,19 @@ def score_candidates(
     scorer = CandidateScorer(scorers, counted, sources, floor, rule or Calibration(), memory, workers, two_step, SHARD)
     tasks = plan_relations(scorer, cache, workers)
     if math.isfinite(until):  # what is least useful is left for the end: relations of few facts in a row
-        tasks.sort(key=lambda task: scorer.count_facts_in_a_row(task.number), reverse=True)
+
+        def facts_in_a_row(task: FirstTask) -> float:
+            ends = scorer.counts.edges(task.number)
+            return -len(ends[0]) / max(1, min(len(torch.unique(end)) for end in ends))
+
+        tasks.sort(key=facts_in_a_row)
     has_shards = any(isinstance(task, SweepTask) for task in tasks)
     told = RowProgress(progress, [count_dear_rows(scorer, task) for task in tasks], has_shards, until)
-    scorer.report_to(told)
+    scorer.told = told
+    scorer.scorers = tuple(CountedRows(one, told) if sees_facts(one) else one for one in scorer.scorers)
 
     def run(some: Sequence[RelationTask]) -> Iterator[tuple[int, Any]]:
-        yield from enumerate(_side_by_side(lambda task: task.compute(scorer, cache), some, workers))
+        yield from enumerate(side_by_side(lambda task: task.compute(scorer, cache), some, workers))
 
     found, searched = {}, {}
     for number, parts in finished_parts(scorer, tasks, cache, run, told.task):
@@ -450,20 +408,6 @@ def workers_for(scorers: Iterable[LinkPredictor]) -> int:
     return 1 if alone else torch.get_num_threads()
 
 
-def _side_by_side(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """The results of all items in their order; what has not begun when the reader stops is left undone."""
-    if workers == 1:
-        yield from map(work, items)
-        return
-    threads = torch.get_num_threads()
-    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
-    try:
-        yield from pool.map(work, items)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
-
-
 def finished_relations(
     root: Path,
     models: Sequence[str | None],
@@ -471,13 +415,12 @@ def finished_relations(
     floor: float,
     rule: Calibration,
     counted: EdgeColumns,
-    small: bool = False,
 ) -> RelationCache | None:
     """Where `score_candidates` of these models (by hash) keeps what it finished; None for a model without a hash."""
     if None in models:
         return None
     key = " ".join([*(model for model in models if model), str(sources.first_part)])
-    return RelationCache.of(root, key, floor, rule, *counted, small=small)
+    return RelationCache(root, key, floor, rule, *counted)
 
 
 def _merged(parts: Sequence[Part]) -> Part:
@@ -548,7 +491,7 @@ def score_on_cluster(
     candidates: tuple[CandidateSources, float, Calibration, int | None],
     two_step: TwoStepPairs | None,
     cache: RelationCache | None,
-    progress: Report | None,
+    progress: Report,
 ) -> None:
     """Have the relations scored on a Ray cluster that are not in the cache yet; they are there afterwards.
 
@@ -572,12 +515,10 @@ def score_on_cluster(
         shipped = tuple(pool.ship(find_model_folder(str(model))) for model in models)
         sent = pool.ship(Path(folder) / "graph"), counted, shipped
         job = ScoringJob(*sent, device, settings, rules, scorer.size)
-        if progress:
-            progress("index", 0, len(tasks), f"parts, {len(pool.actors)} workers")
+        progress("index", 0, len(tasks), f"parts, {len(pool.actors)} workers")
 
         def done(number: int) -> None:
-            if progress:
-                progress("index", number, len(tasks), "parts")
+            progress("index", number, len(tasks), "parts")
 
         for _ in finished_parts(scorer, tasks, cache, lambda some: _run_in_pool(pool, job, some), done):
             pass

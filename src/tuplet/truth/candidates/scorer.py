@@ -24,9 +24,9 @@ from tuplet.predict.base import LinkPredictor, device_of, has_one_side, row_scor
 from tuplet.progress import Report
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
 from tuplet.truth.candidates.sources import CandidateSources, TwoStepPairs
+from tuplet.truth.edges import EdgeColumns, SearchCheck
 from tuplet.truth.known_edges import EdgeCounts, EntityViews
 from tuplet.truth.rules import Calibration
-from tuplet.truth.scored import EdgeColumns, SearchCheck
 
 Tensor = torch.Tensor
 Part: TypeAlias = Mapping[str, NDArray[Any]]  # of what is listed of a relation: heads, tails, logs
@@ -38,9 +38,7 @@ _BATCH = 64  # of a predictor that does not say how many rows it computes at a t
 class RowProgress:
     """How far the scoring of a graph is: in rows, where some are dear, else in relations, or their shards."""
 
-    def __init__(
-        self, progress: Report | None, dear_rows: Sequence[int], cut: bool = False, until: float = math.inf
-    ) -> None:
+    def __init__(self, progress: Report, dear_rows: Sequence[int], cut: bool = False, until: float = math.inf) -> None:
         """`dear_rows`: how many each task has; `cut`: a relation may be several; `until`: no row is begun later."""
         self.until, self.late = until, Counter[int]()  # by relation: rows that there was no time for
         self.progress, self.note = progress, "rows" if any(dear_rows) else "shards" if cut else "relations"
@@ -56,7 +54,7 @@ class RowProgress:
     def rows(self, number: int) -> None:
         """So many more are computed."""
         self.done += number
-        if self.progress and self.ends:
+        if self.ends:
             self.progress("index", self.done, self.ends[-1], self.note)
 
     def task(self, number: int) -> None:
@@ -234,7 +232,7 @@ class CandidateScorer:
         if memory < 12 * first.entities:
             raise BadInput(f"{memory:,} bytes of memory do not hold one row: at least {12 * first.entities:,}")
         self.memory = memory // (2 * len(self.scorers) * workers)  # of one scorer in one direction
-        self.counts = EdgeCounts.of(first.entities, first.relations, *counted, device)
+        self.counts = EdgeCounts(first.entities, first.relations, *counted, device)
         self.views: EntityViews | None = None  # without them every entity is a row and a column
         if not sources.everything:
             # Shares of whole numbers, and the largest of them: the same entities are plausible on every device.
@@ -243,20 +241,10 @@ class CandidateScorer:
         self.shared_links = lru_cache(maxsize=4)(self.links)  # among the shards of a relation
         self.told: RowProgress | None = None
 
-    def report_to(self, told: RowProgress) -> None:
-        """Say from now on how many dear rows are done, and compute none when the time is up."""
-        self.told = told
-        self.scorers = tuple(CountedRows(scorer, told) if sees_facts(scorer) else scorer for scorer in self.scorers)
-
     @property
     def late(self) -> bool:
         """Whether what is made now may lack rows: it is not kept."""
         return self.told is not None and bool(self.told.late)
-
-    def count_facts_in_a_row(self, number: int) -> float:
-        """How many known facts a half-link of a relation has, on average."""
-        heads, tails = self.counts.edges(number)
-        return len(heads) / max(1, min(len(torch.unique(heads)), len(torch.unique(tails))))
 
     def names(self, number: int) -> list[str]:
         """What the parts of a relation are called: half-links, pairs without a fact, pairs of two-step rules."""

@@ -27,9 +27,8 @@ from tuplet.errors import BadInput, unknown
 from tuplet.predict.base import LinkPredictor, has_one_side, kind_of, sees_facts
 from tuplet.truth.calibration.calibrate import two_step_rules
 from tuplet.truth.candidates.rows import DEARER, is_searchable
-from tuplet.truth.edges import Floats
-from tuplet.truth.known_edges import EntityViews
-from tuplet.truth.scored import EdgeColumns
+from tuplet.truth.edges import EdgeColumns, Floats
+from tuplet.truth.known_edges import EntityViews, one_thread
 
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules
@@ -194,24 +193,6 @@ def choose(
     possible = relations * entities**2
     if asked == ALL or (asked is None and possible <= _SMALL):
         return CandidateChoice(EVERYTHING, possible, {str(EVERYTHING): 1.0} if len(valid[0]) else {})
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the steps are too short to be shared
-    try:
-        return _cheapest(entities, relations, known, valid, asked, one_side, searchable, device)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _cheapest(
-    entities: int,
-    relations: int,
-    known: EdgeColumns,
-    valid: EdgeColumns,
-    asked: str | None,
-    one_side: bool,
-    searchable: bool,
-    device: torch.device | str,
-) -> CandidateChoice:
     total, rows_from = len(valid[0]), WIDE_LEVEL if asked == WIDE else None
     sources = [CandidateSources(least, rows_from=rows_from, one_side=one_side) for least in LEVELS]
     if asked != HALF_LINKS:
@@ -223,7 +204,8 @@ def _cheapest(
     elif bounded:
         sources = [replace(one, most=MOST_LISTED) for one in sources]
         most = MOST_PAIRS * len(known[0]) if asked is None else math.inf
-    pairs, held = count(entities, relations, known, valid, sources, device)
+    with one_thread():
+        pairs, held = count(entities, relations, known, valid, sources, device)
     if not total:
         chosen = LEVELS.index(UNTOLD)
         return CandidateChoice(sources[chosen], int(pairs[chosen]), {}, floor=floor)
@@ -339,11 +321,6 @@ class TwoStepPairs:
         """Heads and tails, in order."""
         heads, tails, _ = self.rules.pairs(relation, max(self.level, self.bounds[relation]))
         return heads, tails
-
-    def counted_on(self, known: EdgeColumns) -> TwoStepPairs:
-        """The same of the rules of other known edges of the same graph."""
-        rules = two_step_rules(self.rules.entities, self.rules.relations, known)
-        return self if rules is None else replace(self, rules=rules)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,20 +19,17 @@ from numpy.typing import NDArray
 
 from tuplet.errors import Argument, BadInput, Option
 from tuplet.graph.adjacency import among
-from tuplet.graph.arrays import write_directory
 from tuplet.predict.config import PACKAGED
-from tuplet.progress import Report, counted, duration
-from tuplet.truth.edges import HIGHEST_PREDICTION, Predictions, observed_facts
+from tuplet.progress import Report, counted, duration, silent
+from tuplet.truth.edges import HIGHEST_PREDICTION, EdgeColumns, Predictions, edge_numbers, observed_facts
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.scored import EdgeColumns, edge_numbers
-from tuplet.truth.store_folder import PATIENCE, StoreFiles, newest, writing
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, arrays_writer, newest, writing
 from tuplet.truth.store_meta import NewEntities
 
 if TYPE_CHECKING:
     from tuplet.predict.paths.model import AnyGraphModel
     from tuplet.truth.calibration.fit import LearnedCalibration
-    from tuplet.truth.new_entities.learn import ScoreRows
-    from tuplet.truth.new_entities.rows import EntityRows
+    from tuplet.truth.new_entities.learn import EntityRows, ScoreRows
 
 
 FEWEST = 600  # facts to learn from, of which half can be hidden
@@ -175,7 +171,7 @@ def refuse_wrong(
 def predict_waiting(
     path: str | os.PathLike[str],
     seconds: float | None = None,
-    progress: Report | None = None,
+    progress: Report = silent,
     timeout: float = PATIENCE,
     held: StoreFiles | None = None,
     model: str | os.PathLike[str] = PACKAGED,
@@ -189,28 +185,29 @@ def predict_waiting(
     now; if nothing could be learned, it is tried `again` only if asked for. Nobody is kept waiting: the store is locked
     only when finished entities are put in. Rows are computed on the cluster at `ray`, if given.
     """
-    store, clock = newest(path, held), _Clock(np.inf if seconds is None else seconds)
-    why = never(store) or (None if again else store.meta.new.why)
-    waiting = len(store.meta.new.ids)
-    if why is not None or not waiting:
-        return PredictionReport(waiting=waiting, why=why), store
-    network, digest = network_for(store, model)
-    learned, store = _learned(store, network, digest, clock, progress, timeout)
+    work = _Work(newest(path, held), np.inf if seconds is None else seconds, progress, timeout)
+    new = work.store.meta.new
+    why = never(work.store) or (None if again else new.why)
+    if why is not None or not new.ids:
+        return PredictionReport(waiting=len(new.ids), why=why), work.store
+    network, digest = network_for(work.store, model)
+    learned = work.learn(network, digest)
     if learned is None:
-        return PredictionReport(waiting=waiting, why=store.meta.new.why), store
+        return PredictionReport(waiting=len(new.ids), why=work.store.meta.new.why), work.store
     if ray is None:
-        return _predict(store, network, learned, clock, progress, timeout)
+        return work.predict(network, learned), work.store
     from tuplet.truth.new_entities.learn import on_cluster
 
-    with on_cluster(ray, model, facts_before(known_facts(store), first_new(store)), first_new(store)) as cluster:
-        return _predict(store, network, learned, clock, progress, timeout, *cluster)
+    older = facts_before(known_facts(work.store), first_new(work.store))
+    with on_cluster(ray, model, older, first_new(work.store)) as cluster:
+        return work.predict(network, learned, *cluster), work.store
 
 
 def with_predictions(
     edit: EditReport,
     store: StoreFiles,
     seconds: float | None,
-    progress: Report | None,
+    progress: Report,
     timeout: float,
     model: str | os.PathLike[str] = PACKAGED,
     ray: str | None = None,
@@ -222,32 +219,6 @@ def with_predictions(
     limit = SECONDS if seconds is None else seconds
     found, store = predict_waiting(store.path, limit, progress, timeout, store, model, ray=ray)
     return replace(edit, predicted=found.facts, waiting=found.waiting, why=found.why), store
-
-
-@dataclass
-class _Clock:
-    """How long it has taken, and how long a row does."""
-
-    limit: float
-    seconds: float = 0.0  # spent on rows
-    rows: int = 0
-
-    def __post_init__(self) -> None:
-        self.began = time.monotonic()
-
-    def left(self) -> float:
-        """Seconds."""
-        return self.limit - (time.monotonic() - self.began)
-
-    def reach(self, ends: NDArray[np.int64], at: int, most: int) -> int:
-        """How far the next portion goes: entities whose rows, which end at `ends`, fit into the time that is left."""
-        left, start = self.left(), int(ends[at - 1]) if at else 0
-        if not self.rows:  # the first one tells how long a row takes
-            return at + 1 if left > 0 else at
-        fits = left * self.rows / max(self.seconds, 1e-9)
-        if ends[at] - start > fits:
-            return at
-        return max(at + 1, int(np.searchsorted(ends, start + min(most, fits), side="right")))
 
 
 def network_of(model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
@@ -271,105 +242,114 @@ def network_for(store: StoreFiles, model: str | os.PathLike[str]) -> tuple[AnyGr
     return suits, f"{digest} sparse" if suits.network is network.second else digest
 
 
-def _learned(
-    store: StoreFiles, network: AnyGraphModel, digest: str, clock: _Clock, progress: Report | None, timeout: float
-) -> tuple[LearnedCalibration | None, StoreFiles]:
-    """The calibration of new entities: that of the store, or a new one that it keeps; None if there can be none."""
-    from tuplet.truth.new_entities.learn import EntityCalibration, learn
+@dataclass
+class _Work:
+    """Predictions about what waits in a store, made within a time; `store` is the state after each step."""
 
-    known = store.meta.new.calibration
-    before = store.newcomers() if known is not None and known.get("network") == digest else None
-    enough = max(_LEARNING, _SHARE_OF_LEARNING * clock.limit) if np.isfinite(clock.limit) else _LEARNING
-    if before is not None and not _worth_more(known or {}, min(enough, _MOST_LEARNING * clock.limit)):
-        return before, store
-    if progress:
+    store: StoreFiles
+    limit: float  # seconds
+    progress: Report
+    timeout: float
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self.seconds, self.rows = 0.0, 0  # spent on rows, and how many these were
+
+    def left(self) -> float:
+        """Seconds."""
+        return self.limit - (time.monotonic() - self.began)
+
+    def learn(self, network: AnyGraphModel, digest: str) -> LearnedCalibration | None:
+        """The calibration of new entities: that of the store, or a new one that it keeps; None if there can be none."""
+        from tuplet.truth.new_entities.learn import EntityCalibration, learn
+
+        known = self.store.meta.new.calibration or {}
+        before = self.store.newcomers() if known.get("network") == digest else None
+        enough = max(_LEARNING, _SHARE_OF_LEARNING * self.limit) if np.isfinite(self.limit) else _LEARNING
+        most, made = _MOST_LEARNING * self.limit, known.get("made", {})
+        # it is learned again where there was too little time before, and is twice as much now
+        worth_more = bool(made.get("short")) and min(enough, most) > 2 * (made["seconds"] + made["ready"])
+        if before is not None and not worth_more:
+            return before
         what = "learning how far predictions about new entities can be trusted"
         once = "with more time than before" if before else "once for a store"
-        progress("learn", 0, 0, f"{what} ({once}): rows of about {duration(min(enough, _MOST_LEARNING * clock.limit))}")
-    found = learn(*sizes_of(store), known_facts(store), network, enough, _MOST_LEARNING * clock.limit, progress)
-    if before is not None and not isinstance(found, EntityCalibration):
-        return before, store
-    if found is None:  # in so short a time
-        return None, store
-    with writing(store.path, timeout, store) as now:
-        if isinstance(found, str):
-            new = replace(now.meta.new, why=found)
-            return None, now.noted(replace(now.meta, new=new))
-        new = replace(now.meta.new, calibration={**found.as_dict(), "network": digest}, why=None)
-        write = partial(write_directory, kind="newcomers", arrays=found.learned.arrays(), meta={})
-        return found.learned, now.noted(replace(now.meta, new=new), newcomers=lambda folder: write(folder))
+        self.progress("learn", 0, 0, f"{what} ({once}): rows of about {duration(min(enough, most))}")
+        found = learn(*sizes_of(self.store), known_facts(self.store), network, enough, most, self.progress)
+        if before is not None and not isinstance(found, EntityCalibration):
+            return before
+        if found is None:  # in so short a time
+            return None
+        with writing(self.store.path, self.timeout, self.store) as now:
+            if isinstance(found, str):
+                self.store = now.noted(replace(now.meta, new=replace(now.meta.new, why=found)))
+                return None
+            new = replace(now.meta.new, calibration={**found.as_dict(), "network": digest}, why=None)
+            write = arrays_writer("newcomers", found.learned.arrays())
+            self.store = now.noted(replace(now.meta, new=new), newcomers=write)
+            return found.learned
 
+    def predict(
+        self, network: AnyGraphModel, learned: LearnedCalibration, score: ScoreRows | None = None, workers: int = 1
+    ) -> PredictionReport:
+        """Rows of the entities that wait, put in from time to time until the time is up; `score` by so many workers."""
+        from tuplet.truth.new_entities.learn import KnownGraph
 
-def _worth_more(known: Mapping[str, Any], seconds: float) -> bool:
-    """Whether a calibration had too little time, and there is twice as much now."""
-    made = known.get("made", {})
-    return bool(made.get("short")) and seconds > 2 * (made["seconds"] + made["ready"])
+        new, facts, report = self.store.meta.new, known_facts(self.store), PredictionReport()
+        waiting, made = new.ids, (new.calibration or {}).get("made", {})
+        if self.left() < made.get("ready", 0.0):  # not even the first row could begin
+            return self.waiting_on(report)
+        scene = KnownGraph.of(*sizes_of(self.store), facts, network)
+        rows = scene.rows(waiting)
+        walked = rows.where(rows.walked)
+        ends = np.searchsorted(walked.entity, waiting, side="right")  # rows come by entity, as those that wait do
+        if made.get("rows") and len(walked):
+            expected = duration(len(walked) * made["seconds"] / made["rows"] / workers)
+            what = f"{counted(len(walked), 'row')} of {counted(len(waiting), 'new entity', 'new entities')}"
+            self.progress("predict", 0, 0, f"{what}, about {expected}")
+        at = 0
+        while at < len(waiting) and (upto := self.reach(ends, at, workers * scene.portion())) > at:
+            began, start = time.monotonic(), int(ends[at - 1]) if at else 0
+            some = rows.where((rows.entity >= waiting[at]) & (rows.entity <= waiting[upto - 1]))
 
+            def tell(count: int, start: int = start) -> None:
+                self.progress("predict", start + count, len(walked), "rows of new entities")
 
-def _predict(
-    store: StoreFiles,
-    network: AnyGraphModel,
-    learned: LearnedCalibration,
-    clock: _Clock,
-    progress: Report | None,
-    timeout: float,
-    score: ScoreRows | None = None,
-    workers: int = 1,
-) -> tuple[PredictionReport, StoreFiles]:
-    """Rows of the entities that wait, put in from time to time until the time is up; `score` by so many workers."""
-    from tuplet.truth.new_entities.learn import KnownGraph
+            scored = (score or KnownGraph.score)(scene, some, tell)
+            predicted = Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored))
+            put = self.put(facts, waiting[at:upto], predicted.reaching(self.store.meta.threshold))
+            report = report.then(replace(put, rows=some.walks))
+            self.seconds, self.rows, at = self.seconds + time.monotonic() - began, self.rows + some.walks, upto
+        return self.waiting_on(report)
 
-    report, waiting, facts = PredictionReport(), store.meta.new.ids, known_facts(store)
-    made = (store.meta.new.calibration or {}).get("made", {})
-    if clock.left() < made.get("ready", 0.0):  # not even the first row could begin
-        return _waiting_on(report, store, progress), store
-    scene = KnownGraph.of(*sizes_of(store), facts, network)
-    rows = scene.rows(waiting)
-    walked = rows.where(rows.walked)
-    ends = np.searchsorted(walked.entity, waiting, side="right")  # rows come by entity, as those that wait do
-    if progress and made.get("rows") and len(walked):
-        expected = duration(len(walked) * made["seconds"] / made["rows"] / workers)
-        what = f"{counted(len(walked), 'row')} of {counted(len(waiting), 'new entity', 'new entities')}"
-        progress("predict", 0, 0, f"{what}, about {expected}")
-    at = 0
-    while at < len(waiting) and (upto := clock.reach(ends, at, workers * scene.portion())) > at:
-        began, start = time.monotonic(), int(ends[at - 1]) if at else 0
-        some = rows.where((rows.entity >= waiting[at]) & (rows.entity <= waiting[upto - 1]))
+    def reach(self, ends: NDArray[np.int64], at: int, most: int) -> int:
+        """How far the next portion goes: entities whose rows, which end at `ends`, fit into the time that is left."""
+        left, start = self.left(), int(ends[at - 1]) if at else 0
+        if not self.rows:  # the first one tells how long a row takes
+            return at + 1 if left > 0 else at
+        fits = left * self.rows / max(self.seconds, 1e-9)
+        if ends[at] - start > fits:
+            return at
+        return max(at + 1, int(np.searchsorted(ends, start + min(most, fits), side="right")))
 
-        def told(count: int, start: int = start) -> None:
-            if progress:
-                progress("predict", start + count, len(walked), "rows of new entities")
+    def put(self, facts: EdgeColumns, entities: Sequence[int], predicted: Predictions) -> PredictionReport:
+        """Put predictions about new entities into the store; one whose facts others changed meanwhile waits on."""
+        with writing(self.store.path, self.timeout, self.store) as now:
+            done = np.asarray(entities, dtype=np.int64)
+            if now.generation != self.store.generation:
+                done = done[~np.isin(done, _differing_ends(facts, known_facts(now)))]
+            mine = predicted.where(np.isin(predicted.heads, done) | np.isin(predicted.tails, done))
+            # what was predicted about them before, and no longer is, goes
+            everything = Predictions.joined([mine, _without_truth(now, done)])
+            self.store = with_truth(now, everything, now.meta.new.without(done.tolist()))
+        return PredictionReport(entities=len(done), facts=len(mine.heads))
 
-        scored = (score or KnownGraph.score)(scene, some, told)
-        predicted = Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored))
-        predicted = predicted.reaching(store.meta.threshold)
-        put, store = _put(store, facts, waiting[at:upto], predicted, timeout)
-        report = report.then(replace(put, rows=some.walks))
-        clock.seconds, clock.rows, at = clock.seconds + time.monotonic() - began, clock.rows + some.walks, upto
-    return _waiting_on(report, store, progress), store
-
-
-def _waiting_on(report: PredictionReport, store: StoreFiles, progress: Report | None) -> PredictionReport:
-    """The report with those that wait on."""
-    left = len(store.meta.new.ids)
-    if progress and left:
-        progress("predict", 0, 0, f"{counted(left, 'new entity waits', 'new entities wait')}: tuplet update goes on")
-    return replace(report, waiting=left)
-
-
-def _put(
-    store: StoreFiles, facts: EdgeColumns, entities: Sequence[int], predicted: Predictions, timeout: float
-) -> tuple[PredictionReport, StoreFiles]:
-    """Put predictions about new entities into the store; one whose facts others have changed meanwhile waits on."""
-    with writing(store.path, timeout, store) as now:
-        done = np.asarray(entities, dtype=np.int64)
-        if now.generation != store.generation:
-            done = done[~np.isin(done, _differing_ends(facts, known_facts(now)))]
-        mine = predicted.where(np.isin(predicted.heads, done) | np.isin(predicted.tails, done))
-        new = now.meta.new.without(done.tolist())
-        # what was predicted about them before, and no longer is, goes
-        after = with_truth(now, Predictions.joined([mine, _without_truth(now, done)]), new)
-        return PredictionReport(entities=len(done), facts=len(mine.heads)), after
+    def waiting_on(self, report: PredictionReport) -> PredictionReport:
+        """The report with those that wait on."""
+        left = len(self.store.meta.new.ids)
+        if left:
+            note = f"{counted(left, 'new entity waits', 'new entities wait')}: tuplet update goes on"
+            self.progress("predict", 0, 0, note)
+        return replace(report, waiting=left)
 
 
 def with_truth(store: StoreFiles, predicted: Predictions, new: NewEntities) -> StoreFiles:
@@ -417,7 +397,7 @@ def sizes_of(store: StoreFiles) -> tuple[int, int]:
 def update(
     path: str | os.PathLike[str],
     seconds: float | None = None,
-    progress: Report | None = None,
+    progress: Report = silent,
     timeout: float = PATIENCE,
     held: StoreFiles | None = None,
     model: str | os.PathLike[str] = PACKAGED,
@@ -435,7 +415,7 @@ def update(
     new = store.meta.new
     if report.why is not None or learned is None or (new.met == met and not new.later):
         return report, store
-    from tuplet.truth.new_entities.rows import EntityRows
+    from tuplet.truth.new_entities.learn import EntityRows
 
     found, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
     rows = EntityRows(found.entity, found.view, np.ones(len(found.entity), dtype=bool))
@@ -450,16 +430,15 @@ def update(
     return replace(report, rows=report.rows + len(rows), moved=len(moved.heads)), after
 
 
-def _fits(store: StoreFiles, rows: int, until: float, progress: Report | None) -> bool:
+def _fits(store: StoreFiles, rows: int, until: float, progress: Report) -> bool:
     """Whether so many rows can be judged twice in time, as far as is known; they move all at once or not at all."""
     made = (store.meta.new.calibration or {}).get("made", {})
     if not made.get("rows"):
         return True
     expected = 2 * (made.get("ready", 0.0) + rows * made["seconds"] / made["rows"])
     fits = bool(time.monotonic() + expected <= until)
-    if progress:
-        told = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
-        progress("update", 0, 0, told if fits else f"{told}, which is more than there is; they stay as they are")
+    told = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
+    progress("update", 0, 0, told if fits else f"{told}, which is more than there is; they stay as they are")
     return fits
 
 
@@ -469,7 +448,7 @@ def _moved(
     learned: LearnedCalibration,
     model: str | os.PathLike[str],
     until: float,
-    progress: Report | None,
+    progress: Report,
 ) -> Predictions | None:
     """The predictions of stale rows as they are with the new facts; None if the time was up."""
     from tuplet.truth.calibration.calibrate import candidates_of
@@ -483,8 +462,7 @@ def _moved(
         for number, scene in enumerate(scenes):
 
             def told(count: int, before: int = done * 2 + number * len(some)) -> None:
-                if progress:
-                    progress("update", before + count, 2 * len(rows), "rows around new entities, without and with them")
+                progress("update", before + count, 2 * len(rows), "rows around new entities, without and with them")
 
             if time.monotonic() > until:
                 return None
