@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
-from tuplet.truth.calibration.calibrate import THRESHOLD, candidates_of, known_edges, marked
+from tuplet.truth.calibration.calibrate import THRESHOLD, candidates_of, known_edges, mark_split
 from tuplet.truth.calibration.features import GROUPS, LOWEST
 from tuplet.truth.calibration.fit import SplitCorrection, Trial, fit
 from tuplet.truth.candidates.score import score_candidates
@@ -57,7 +57,7 @@ def main() -> None:
     graph = KnowledgeGraph.open(arguments.graph)
     scored = read(arguments, graph)
     given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
-    train, valid_edge, test = (marked(graph, split, given[:3]) for split in SPLITS)
+    train, valid_edge, test = (mark_split(graph, split, given[:3]) for split in SPLITS)
     unseen, fact = ~(train | valid_edge), test[~(train | valid_edge)]
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
     print(f"{len(test):,} candidates hold {fact.sum() / sizes['test']:.1%} of {sizes['test']:,} test edges")
@@ -66,7 +66,7 @@ def main() -> None:
     show("softmax-count", given.prediction[unseen], fact, sizes["test"])
     known = known_edges(graph, arguments.device)
     valid = torch.from_numpy(valid_edge).to(arguments.device)
-    hidden = SplitCorrection.of(sizes["valid"], sizes["test"], True)
+    hidden = SplitCorrection.from_sizes(sizes["valid"], sizes["test"], True)
     for name, some, without in trials(scored, arguments.ablation):
         candidates = candidates_of(
             some, some if isinstance(some, Predictions) else some.predictions(), arguments.device

@@ -38,7 +38,7 @@ from tuplet.query.ranking import Clauses, Ranking, query_family
 from tuplet.query.source import Source
 from tuplet.query.witness import Witnesses
 from tuplet.store import open_store
-from tuplet.truth.calibration.calibrate import marked
+from tuplet.truth.calibration.calibrate import mark_split
 from tuplet.truth.guarantees import ShapeScores
 
 Floats = NDArray[np.float64]
@@ -377,8 +377,8 @@ def show_surest(store: str) -> None:
     edges = source.values().predictions()
     likely = edges.prediction >= 0.5
     heads, relation, tails, truth = (column[likely] for column in edges)
-    fact = np.logical_or.reduce([marked(source.graph, split, (heads, relation, tails)) for split in SPLITS])
-    valid = marked(source.graph, "valid", (heads, relation, tails))
+    fact = np.logical_or.reduce([mark_split(source.graph, split, (heads, relation, tails)) for split in SPLITS])
+    valid = mark_split(source.graph, "valid", (heads, relation, tails))
     unseen = ~source.values().lookup(heads, relation, tails)[1]
     for low, high in ((0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 0.9), (0.9, 0.95), (0.95, 1.0)):
         among = (truth >= low) & (truth < high)

@@ -62,7 +62,7 @@ def main() -> None:
             began = time.perf_counter()
             rows.row(head, relation, False)
             (first if i == 0 else later).append(1000 * (time.perf_counter() - began))
-        normalisers.append(int((~rows._of(relation, True)._exact.isnan()).sum()))
+        normalisers.append(int((~rows._find_shifts(relation, True)._exact.isnan()).sum()))
         if number < arguments.check:
             wanted = dense_row(rows, chosen[0], relation)
             ids, truth, observed = rows.row(chosen[0], relation, False)

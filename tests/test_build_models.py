@@ -43,7 +43,7 @@ def silent(step: str, done: float, total: float, note: str) -> None:
 def run(
     folder: Path, minutes: float, clock: SlowClock, report: Report = silent, graph: KnowledgeGraph = GRAPH
 ) -> list[Path]:
-    return ModelRun(graph, folder, "cpu", True, False, report, clock).planned(ModelRequest(minutes, ("complex",)))
+    return ModelRun(graph, folder, "cpu", True, False, report, clock).train_planned(ModelRequest(minutes, ("complex",)))
 
 
 def test_the_time_holds_where_nothing_fits(tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def test_several_predictors_go_on_after_ctrl_c_to_the_same_bits(tmp_path: Path) 
             os.kill(os.getpid(), signal.SIGINT)
 
     asked = ModelRequest(15.0, ("complex", "paths"))
-    models = ModelRun(GRAPH, tmp_path / "whole", "cpu", True, False, silent, SlowClock(1e-4)).planned(asked)
+    models = ModelRun(GRAPH, tmp_path / "whole", "cpu", True, False, silent, SlowClock(1e-4)).train_planned(asked)
     with pytest.raises(TupletError, match=r"training stopped at step .*; the same command continues from there"):
-        ModelRun(GRAPH, tmp_path / "cut", "cpu", True, False, stop, SlowClock(1e-4)).planned(asked)
+        ModelRun(GRAPH, tmp_path / "cut", "cpu", True, False, stop, SlowClock(1e-4)).train_planned(asked)
     finished = (tmp_path / "cut" / "complex" / "model.json").stat().st_mtime_ns
-    again = ModelRun(GRAPH, tmp_path / "cut", "cpu", True, False, silent).planned(asked)
+    again = ModelRun(GRAPH, tmp_path / "cut", "cpu", True, False, silent).train_planned(asked)
     assert [model.name for model in again] == ["complex", "paths"]
     assert (tmp_path / "cut" / "complex" / "model.json").stat().st_mtime_ns == finished
     for one, other in zip(models, again, strict=True):

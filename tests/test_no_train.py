@@ -114,7 +114,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
         rows = edges.half_links_of_one_end
         return RowWork(rows, 30 * MINUTES / (share * rows))
 
-    monkeypatch.setattr(RowWork, "of", staticmethod(slow))
+    monkeypatch.setattr(RowWork, "from_network", staticmethod(slow))
 
 
 def test_minutes_that_are_far_too_few_are_said_before_the_work(tmp_path: Path, rows: list[int]) -> None:
@@ -136,7 +136,7 @@ def test_where_minutes_do_not_suffice_the_most_useful_rows_are_computed(
 ) -> None:
     timed(monkeypatch, 0.4)
     monkeypatch.setattr(RowProgress, "over", False)  # whatever else the machine has to do
-    graph = tuplet.Graph.made(with_valid(tuplet.read(towns(400)), 0.25, 0)) if has_valid else tuplet.read(towns())
+    graph = tuplet.Graph.from_graph(with_valid(tuplet.read(towns(400)), 0.25, 0)) if has_valid else tuplet.read(towns())
     said: list[str] = []
     store = tuplet.build(
         graph,
@@ -218,7 +218,7 @@ def test_the_newest_facts_are_hidden_without_training(tmp_path: Path) -> None:
 
 
 def test_valid_edges_are_hidden_where_there_are_enough(tmp_path: Path, rows: list[int]) -> None:
-    graph = tuplet.Graph.made(with_valid(tuplet.read(towns(400)), 0.25, 0))
+    graph = tuplet.Graph.from_graph(with_valid(tuplet.read(towns(400)), 0.25, 0))
     assert graph.split_edges["valid"] >= 300
     store = tuplet.build(graph, tmp_path / "s", train=False, progress=False)
     report = store.info()["report"]
@@ -257,7 +257,7 @@ def test_ctrl_c_loses_no_finished_relation(tmp_path: Path, rows: list[int], monk
 def test_a_limited_build_goes_on_with_the_rows_that_were_planned(
     has_valid: bool, tmp_path: Path, rows: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = tuplet.Graph.made(with_valid(tuplet.read(towns(400)), 0.25, 0)) if has_valid else tuplet.read(towns())
+    graph = tuplet.Graph.from_graph(with_valid(tuplet.read(towns(400)), 0.25, 0)) if has_valid else tuplet.read(towns())
     monkeypatch.setattr(RowProgress, "over", False)  # whatever else the machine has to do
     plans: list[str] = []
 

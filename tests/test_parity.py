@@ -101,7 +101,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     scores = np.arange(20) / 2000  # of 20 hidden answers, one of them out of reach
     held = ShapeScores(query_shape(clauses) or "", query_family(clauses), "ring", 20, scores, np.ones(20))
     with writing(folder / "s") as files:
-        files.noted(files.meta, guarantees=Guarantees.of([held], {}).save)
+        files.note(files.meta, guarantees=Guarantees.from_shapes([held], {}).save)
     return folder / "s"
 
 

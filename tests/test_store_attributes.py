@@ -255,7 +255,7 @@ def test_a_compaction_during_which_values_change(path: Path) -> None:
     work.mkdir()
     hashes = {"graph": write_graph(work / "graph", older.graph), "table": write_merged(work / "table", older.table)}
     with store_folder.writing(path) as now:
-        assert now.merged(work, hashes, older)
+        assert now.switch_to_merged(work, hashes, older)
     assert verify(path / StoreFiles.open(path).folders["graph"])
     assert values(tuplet.open(path), "age", "ann") == [31, 32, 33]
     assert values(tuplet.open(path), "age", "bob") == [34, 40]

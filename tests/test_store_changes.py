@@ -285,14 +285,14 @@ def test_a_delta_that_does_not_fit_never_reaches_compiled_code(
 ) -> None:
     path = tmp_path / "a.store"
     tuplet.build([("a", "r", "b", 0.5)], path, progress=False)
-    encoded = Delta.encoded
+    encoded = Delta.encode
 
     def other(delta: Delta) -> bytes:
         column = getattr(delta.states, name)
         return encoded(replace(delta, states=delta.states._replace(**{name: np.full_like(column, value)})))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Delta, "encoded", other)
+        patch.setattr(Delta, "encode", other)
         add_facts(path, [("b", "r", "a", 0.5)])
     with pytest.raises(CorruptStore, match=rf"delta-\w+\.npz does not belong to its store: {name} does not fit"):
         StoreFiles.open(path)

@@ -56,7 +56,8 @@ CLASSES: dict[str, Any] = {
 }
 RETURNED = (Explanation, Fact, Evidence, StatedFact, Listing, EditReport)
 KNOBS = {kind: [f.name for f in fields(kind)] for kind in (Limits, TrainConfig)}
-HIDDEN = {"from_edges", "of", "made", "from_arrays", "with_splits", "replaced", "relation_edges", "engine", "question"}
+HIDDEN = {"from_arrays", "from_edges", "from_files", "from_graph", "with_splits"}
+HIDDEN |= {"replaced", "relation_edges", "engine", "question"}
 
 CLI_INTRODUCTION = """\
 `tuplet COMMAND --help` prints the same.

@@ -21,7 +21,7 @@ from tuplet.errors import Argument, BadInput, Option, unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.newest import WINDOWS, NewestHoldOut, with_newest_valid
 from tuplet.predict.config import MINUTES, TrainConfig, TrainFields, choose_settings, continue_settings, preset
-from tuplet.progress import Report, counted, shown, silent, sizes, told
+from tuplet.progress import Report, announce_compiling, counted, shown, silent, sizes
 from tuplet.read.mapping import Columns
 from tuplet.settings import changed, keywords, to_mapping, unexpected
 from tuplet.store import Graph, Store
@@ -58,12 +58,12 @@ def read(
     beyond `memory` bytes (by default a share of the machine's) wait on disk.
     """
     if isinstance(source, KnowledgeGraph):
-        return source if isinstance(source, Graph) else Graph.made(source)
+        return source if isinstance(source, Graph) else Graph.from_graph(source)
     if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
-        return Graph.made(KnowledgeGraph.open(source))
+        return Graph.from_graph(KnowledgeGraph.open(source))
     from tuplet.read.read import read as read_graph
 
-    return Graph.made(read_graph(source, valid, test, labels, columns, memory, header, nodes))
+    return Graph.from_graph(read_graph(source, valid, test, labels, columns, memory, header, nodes))
 
 
 @keywords(TrainConfig, defaults=False)
@@ -138,9 +138,9 @@ def index(
     )
     whole = read(graph)
     if predict_types:
-        whole = Graph.made(whole.predicting_types())
+        whole = Graph.from_graph(whole.predicting_types())
     with shown(progress) as report:
-        return Store.of(make(whole, recipe, path, force, report))
+        return Store.from_files(make(whole, recipe, path, force, report))
 
 
 @keywords(TrainConfig, defaults=False)
@@ -205,12 +205,14 @@ def build(
     with shown(progress) as report:
         report("read", 0, 0, f"reading {source if isinstance(source, str | os.PathLike) else 'the facts'}")
         graph = read(source, valid, test, labels, columns, memory, header, nodes)
-        for remark in (_sizes(graph), *graph.notes.get("report", {}).get("remarks", ())):
+        size = f"{sizes(len(graph.entities), len(graph.relations))}, {counted(graph.adjacency.edges, 'fact')}"
+        for remark in (size, *graph.notes.get("report", {}).get("remarks", ())):
             report("read", 0, 0, remark)
         if predict_types:
-            graph = Graph.made(graph.predicting_types())
+            graph = Graph.from_graph(graph.predicting_types())
         if graph.weighted:
-            hold_out.refuse()
+            if holdout != "random":
+                raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
             return _ready(make(graph, Facts(weighted=True), path, force, report), report)
         store = _ready(make(recipe.hide(graph), recipe, path, force, report), report)
     shutil.rmtree(work, ignore_errors=True)
@@ -243,8 +245,8 @@ def _ready(files: StoreFiles, report: Report) -> Store:
     """The store, with all compiled that a first question needs: nobody waits for that later."""
     from tuplet.query import evidence
 
-    store = Store.of(files)
-    with told(lambda text: report("compile", 0, 0, text)):
+    store = Store.from_files(files)
+    with announce_compiling(lambda text: report("compile", 0, 0, text)):
         store.engine()
         evidence.load()
         read([("a", "r", "b")]).ask("?x : r(?x, b)")  # the facts alone are searched, too
@@ -273,11 +275,6 @@ class HoldOutChoice:
         if self.threshold is not None or self.calibration is not None:
             Predicted((), threshold=self.threshold, calibration=self.calibration)  # takes a second, so only if given
 
-    def refuse(self) -> None:
-        """Refuse one where nothing is trained."""
-        if self.kind != "random":
-            raise BadInput("a graph with given truth values is not trained: there is nothing to hold out")
-
     @property
     def choices(self) -> dict[str, Any]:
         """For a recipe that calibrates; of the newest, nothing but learning promises what comes next."""
@@ -287,8 +284,8 @@ class HoldOutChoice:
     def hide(self, graph: KnowledgeGraph) -> Graph:
         """The graph with a valid split."""
         if self.kind == "newest":
-            return Graph.made(with_newest_valid(graph, windows=WINDOWS))
-        return Graph.made(with_valid(graph, _held_out_share(graph), self.seed))
+            return Graph.from_graph(with_newest_valid(graph, windows=WINDOWS))
+        return Graph.from_graph(with_valid(graph, _held_out_share(graph), self.seed))
 
     def in_turn(self, graph: KnowledgeGraph) -> bool:
         """Whether the graph is so small that its facts are hidden in turn."""
@@ -357,10 +354,11 @@ class Trained(Timed):
     def __post_init__(self) -> None:
         names = self.predictors or _names(self.settings.get("model"))
         if self.minutes is not None or names is not None:  # to know the names of predictors takes a second
-            _refuse_request(self.minutes, names)
+            from tuplet.truth.trained import ModelRequest
+
+            ModelRequest(MINUTES if self.minutes is None else self.minutes, names)  # refuses wrong ones early
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        """What the store is made of."""
         from tuplet.truth.calibration.calibrate import PARTS
         from tuplet.truth.recipes import HeldOut, model_meta
         from tuplet.truth.trained import (
@@ -380,9 +378,9 @@ class Trained(Timed):
             given = self.settings if self.config is None else to_mapping(_settings(self.config, self.settings, graph))
             names = self.predictors or _names(given.get("model"))
             minutes = MINUTES if self.minutes is None else self.minutes
-            models = run.planned(ModelRequest(minutes, names, given, again=_windows(graph)))
+            models = run.train_planned(ModelRequest(minutes, names, given, again=_windows(graph)))
         else:
-            models = run.single(_settings(self.config, self.settings, graph))
+            models = run.train_single(_settings(self.config, self.settings, graph))
         in_turn, windows, ready = self.hold_out.in_turn(graph), self.hold_out.windows(graph), list[Path]()
         if free and self.predictors is None:
             times = PARTS if in_turn else 1 + windows
@@ -407,16 +405,17 @@ class Packaged(Timed):
 
     def __post_init__(self) -> None:
         if self.minutes is not None:
-            _refuse_request(self.minutes)
+            from tuplet.truth.trained import ModelRequest
+
+            ModelRequest(self.minutes)  # refuses a wrong one early
         if names := [name for name in self.unused if name != "seed"]:
             raise BadInput(Argument(names[0]), " is about training, and nothing is trained here")
 
     def hide(self, graph: KnowledgeGraph) -> Graph:
         """The graph with a valid split, unless its facts are hidden in turn."""
-        return Graph.made(graph) if self.hold_out.in_turn(graph) else self.hold_out.hide(graph)
+        return Graph.from_graph(graph) if self.hold_out.in_turn(graph) else self.hold_out.hide(graph)
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        """What the store is made of."""
         from tuplet.truth.trained import TimeGiven, recipe_at_once, recipe_in_turn
 
         given, choices = TimeGiven(self.minutes, self.began), self.hold_out.choices | {"memory": self.memory}
@@ -464,13 +463,6 @@ def choose_recipe(
     return Predicted(models, **taken(Predicted))
 
 
-def _refuse_request(minutes: float | None, names: tuple[str, ...] | None = None) -> None:
-    """Refuse minutes and predictors that planning would refuse, before anything is read."""
-    from tuplet.truth.trained import ModelRequest
-
-    ModelRequest(MINUTES if minutes is None else minutes, names)
-
-
 def _settings(config: TrainConfig | str | None, given: Mapping[str, Any], graph: KnowledgeGraph) -> TrainConfig:
     if given.get("start"):
         from tuplet.predict.model_folder import describe
@@ -487,10 +479,6 @@ def _names(predictors: Sequence[str] | str | None) -> tuple[str, ...] | None:
     if isinstance(predictors, str):
         predictors = predictors.split(",")
     return None if predictors is None else tuple(name.strip().lower() for name in predictors)
-
-
-def _sizes(graph: KnowledgeGraph) -> str:
-    return f"{sizes(len(graph.entities), len(graph.relations))}, {counted(graph.adjacency.edges, 'fact')}"
 
 
 def _device(name: str) -> str:

@@ -81,10 +81,10 @@ class TupletError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An error crosses process boundaries with its fields, whatever its constructor takes.
-        return _restored, (type(self), self.args, self.__dict__)
+        return _restore, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[TupletError], args: tuple[Any, ...], fields: dict[str, Any]) -> TupletError:
+def _restore(kind: type[TupletError], args: tuple[Any, ...], fields: dict[str, Any]) -> TupletError:
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(fields)
@@ -206,7 +206,7 @@ class UnknownName(PlacedError, BadInput):
         message = f"unknown {kind} {name!r}" if not note else f"{kind} {name!r} {note}"
         super().__init__(message + _advice(self.suggestions, sure), text, position, length)
 
-    def worded(self, short: Callable[[str], str]) -> UnknownName:
+    def shorten(self, short: Callable[[str], str]) -> UnknownName:
         """The same error with names in their short form."""
         shown = [
             choice if (brief := short(choice.strip("<>"))) == choice.strip("<>") else brief
@@ -286,10 +286,10 @@ def _advice(suggestions: tuple[str, ...], sure: bool) -> str:
         return ""
     # Labels and names that are no plain words come as they have to be written.
     shown = [s if s.startswith(('"', "<", ":", "?")) else repr(s) for s in suggestions]
-    return f"; did you mean {' or '.join(shown)}?" if sure else f"; choose {_listed(shown)}"
+    return f"; did you mean {' or '.join(shown)}?" if sure else f"; choose {_list_words(shown)}"
 
 
-def _listed(words: list[str]) -> str:
+def _list_words(words: list[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

@@ -204,10 +204,10 @@ def duration(seconds: float | None) -> str:
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Rows of cells as lines with columns two spaces apart; a name may hold line breaks and wide characters.
 
-    >>> for line in aligned([["#", "city"], ["1", "東京"], ["2", "New\\nYork"]]):
+    >>> for line in align_columns([["#", "city"], ["1", "東京"], ["2", "New\\nYork"]]):
     ...     print(line)
     #  city
     1  東京
@@ -250,10 +250,10 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def in_bytes(number: int) -> str:
+def format_bytes(number: int) -> str:
     """A number of bytes as people say it.
 
-    >>> in_bytes(512), in_bytes(7_400_000_000), in_bytes(36_000_000)
+    >>> format_bytes(512), format_bytes(7_400_000_000), format_bytes(36_000_000)
     ('512 B', '7.4 GB', '36 MB')
     """
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -271,10 +271,10 @@ def sizes(entities: int, relations: int) -> str:
     return f"{counted(entities, 'entity', 'entities')}, {counted(relations, 'relation')}"
 
 
-def shortened(count: int, most: int, first: int, last: int) -> tuple[range, range]:
+def shorten_rows(count: int, most: int, first: int, last: int) -> tuple[range, range]:
     """Which of `count` rows to show, from the start and from the end, if there are more than `most`.
 
-    >>> shortened(8, 60, 20, 5), shortened(500, 60, 20, 5)
+    >>> shorten_rows(8, 60, 20, 5), shorten_rows(500, 60, 20, 5)
     ((range(0, 8), range(8, 8)), (range(0, 20), range(495, 500)))
     """
     return (range(count), range(count, count)) if count <= most else (range(first), range(count - last, count))
@@ -307,7 +307,7 @@ ONCE = "compiling the search; this happens once after an install and takes up to
 
 
 @contextmanager
-def told(say: Callable[[str], object]) -> Iterator[None]:
+def announce_compiling(say: Callable[[str], object]) -> Iterator[None]:
     """Call `say` before the first kernel that is compiled here; those that are ready on disk are loaded in silence."""
     from numba.core import event
 

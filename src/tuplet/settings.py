@@ -308,7 +308,7 @@ def keywords(kind: type[Any], defaults: bool = True) -> Callable[[Function], Fun
         kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         knobs = [
             inspect.Parameter(
-                f.name, inspect.Parameter.KEYWORD_ONLY, default=_shown(f) if defaults else None, annotation=f.type
+                f.name, inspect.Parameter.KEYWORD_ONLY, default=_default(f) if defaults else None, annotation=f.type
             )
             for f in fields(kind)
             if f.name not in signature.parameters
@@ -319,7 +319,7 @@ def keywords(kind: type[Any], defaults: bool = True) -> Callable[[Function], Fun
     return shown
 
 
-def _shown(f: Field[Any]) -> Any:
+def _default(f: Field[Any]) -> Any:
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
@@ -422,7 +422,7 @@ NEEDED: Mapping[PluginKind, tuple[str, ...]] = {
 
 def list_plugins(kind: PluginKind) -> tuple[str, ...]:
     """What there is of a kind, ours first."""
-    return tuple(dict.fromkeys([*OURS[kind], *_installed(kind)]))
+    return tuple(dict.fromkeys([*OURS[kind], *_list_installed(kind)]))
 
 
 def find_plugin(kind: PluginKind, name: str, modules: bool = False) -> Any:
@@ -432,7 +432,7 @@ def find_plugin(kind: PluginKind, name: str, modules: bool = False) -> Any:
     Traceback (most recent call last):
     tuplet.errors.UnknownName: unknown engine 'exat'; did you mean 'exact'?
     """
-    found = _made(_place(kind, name, modules))
+    found = _make(_place(kind, name, modules))
     for attribute in NEEDED.get(kind, ()):
         if not hasattr(found, attribute):
             raise BadInput(f"{name} is no {kind.removesuffix('s')}: it has no {attribute!r}")
@@ -441,7 +441,7 @@ def find_plugin(kind: PluginKind, name: str, modules: bool = False) -> Any:
 
 def load_class(kind: PluginKind, name: str, modules: bool = False) -> Any:
     """What is registered by a name, as it is: a class is not called."""
-    return _loaded(_place(kind, name, modules))
+    return _load_object(_place(kind, name, modules))
 
 
 def _place(kind: PluginKind, name: str, modules: bool) -> str:
@@ -449,29 +449,29 @@ def _place(kind: PluginKind, name: str, modules: bool) -> str:
         raise unknown(kind.removesuffix("s"), name, list_plugins(kind))
     if name in OURS[kind]:
         return OURS[kind][name]
-    if name in _installed(kind):
-        return _installed(kind)[name]
+    if name in _list_installed(kind):
+        return _list_installed(kind)[name]
     if modules and ":" in name:
         return name
     raise unknown(kind.removesuffix("s"), name, list_plugins(kind))
 
 
 @cache
-def _installed(kind: PluginKind) -> dict[str, str]:
+def _list_installed(kind: PluginKind) -> dict[str, str]:
     """What other packages offer."""
     return {entry.name: entry.value for entry in entry_points(group=f"tuplet.{kind}")}
 
 
 @cache
-def _made(place: str) -> Any:
-    found = _loaded(place)
+def _make(place: str) -> Any:
+    found = _load_object(place)
     try:
         return found() if isinstance(found, type) else found
     except TypeError as error:  # a constructor that wants more, or a class with abstract methods
         raise BadInput(f"cannot make {place}: {error}") from None
 
 
-def _loaded(place: str) -> Any:
+def _load_object(place: str) -> Any:
     """The object at `module:name`."""
     module, _, attribute = place.partition(":")
     try:

@@ -92,7 +92,7 @@ class Store:
         self._turn = threading.Lock()
 
     @staticmethod
-    def of(files: StoreFiles) -> Store:
+    def from_files(files: StoreFiles) -> Store:
         """The store of a folder that is open already."""
         truth, meta = files.rows() if files.on_demand else files.table, files.meta
         origin = Origin(
@@ -438,11 +438,11 @@ class Store:
         refuse_wrong(seconds, model, new_entities, ray)
         given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
         report, files = add_facts(self._editable(), *given)
-        self._edited(files)
+        self._take_edit(files)
         if new_entities:
             with shown(progress) as told:
                 report, files = with_predictions(report, files, seconds, told, timeout, model, ray)
-            self._edited(files)
+            self._take_edit(files)
         return report
 
     def remove(self, facts: Any = (), timeout: float = PATIENCE, attributes: Any = None) -> EditReport:
@@ -455,7 +455,7 @@ class Store:
 
         given = (_facts(facts), timeout, self._held(), _values(attributes))
         report, files = remove_facts(self._editable(), *given)
-        self._edited(files)
+        self._take_edit(files)
         return report
 
     def update(
@@ -474,7 +474,7 @@ class Store:
 
         with shown(progress) as told:
             report, files = update(self._editable(), seconds, told, timeout, self._held(), model, ray)
-        self._edited(files)
+        self._take_edit(files)
         return report
 
     def compact(self, timeout: float = PATIENCE) -> bool:
@@ -497,10 +497,10 @@ class Store:
             held = self._opened().files
             if held is not None and (held.generation, held.hash) == (files.generation, files.hash):
                 return False
-            self._state = Store.of(files)._opened()
+            self._state = Store.from_files(files)._opened()
             return True
 
-    def _edited(self, files: StoreFiles) -> None:
+    def _take_edit(self, files: StoreFiles) -> None:
         """Be the generation after an edit; when much is changed it is merged in the background."""
         from tuplet.truth.store_folder import compact_behind, due
 
@@ -525,7 +525,7 @@ class Store:
         source, _, files, *_ = self._opened()
         if files is not None:
             found = newest(files.path, files)
-            return None if found is files else Store.of(found)
+            return None if found is files else Store.from_files(found)
         fresh = None if self.path is None else open_store(self.path, source.splits)
         return None if fresh is None or fresh.hash == source.graph.hash else fresh
 
@@ -540,7 +540,7 @@ class Store:
         about = source.graph.info()
         if meta is not None and files is not None:
             about |= {"kind": "store", "generation": generation(files), **meta.info(), **source.promised(meta)}
-            about |= predict.told(files)
+            about |= predict.describe(files)
         if source.guarantees is not None:
             about["guarantees"] = {one.name: one.queries for one in source.guarantees.shapes.values()}
         if told := contents.summarize_attributes(source.graph):
@@ -560,7 +560,7 @@ class Store:
         """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
         question = self.question(query)
         graph = question.source.graph
-        return display.query([_drawn(clause, graph) for clause in question.clauses], question.text)
+        return display.query([_draw(clause, graph) for clause in question.clauses], question.text)
 
     def _repr_html_(self) -> str:
         about = self.info()
@@ -631,7 +631,7 @@ def _why_not(about: dict[str, Any]) -> str:
     return f"truth values are not calibrated{f': {why}' if why else ''}"
 
 
-def _drawn(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
+def _draw(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
     entities, relations, short = graph.entities, graph.relations, graph.prefixes.short
     nodes = [(f"?{name}", "asked for" if v in clause.free else "any") for v, name in enumerate(clause.variables)]
     # a constant is drawn once for each edge: it is a value there, and joins nothing
@@ -689,12 +689,14 @@ def answer_all(answer: Callable[[Q], Answers], queries: Sequence[Q], forkable: b
     workers = min(os.cpu_count() or 1, len(queries) // WORTH_A_FORK)
     # Forking is safe while this is the only thread.
     if workers > 1 and forkable and hasattr(os, "fork") and threading.active_count() == 1:
-        return _forked(one, len(queries), workers)
+        return _answer_forked(one, len(queries), workers)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(one, range(len(queries))))
 
 
-def _forked(one: Callable[[int], Answers | TupletError], count: int, workers: int) -> list[Answers | TupletError]:
+def _answer_forked(
+    one: Callable[[int], Answers | TupletError], count: int, workers: int
+) -> list[Answers | TupletError]:
     global _work
     _work = one
     parts = [range(start, count, workers) for start in range(workers)]
@@ -731,7 +733,7 @@ def open_store(path: str | os.PathLike[str], observed: Sequence[str] | None = No
         if observed is not None:
             made = f"{path} is a store: what is observed was decided when it was made ("
             raise BadInput(made, Option("observed", None), " of index)")
-        return Store.of(StoreFiles.open(path))
+        return Store.from_files(StoreFiles.open(path))
     graph = KnowledgeGraph.open(path)
     splits = observed.split(",") if isinstance(observed, str) else observed
     return Store(Source(graph, known_splits(splits) if splits is not None else None), Path(path))
@@ -741,7 +743,7 @@ class Graph(KnowledgeGraph):
     """A knowledge graph that can be asked: what its facts say, and nothing else."""
 
     @staticmethod
-    def made(graph: KnowledgeGraph) -> Graph:
+    def from_graph(graph: KnowledgeGraph) -> Graph:
         """The same graph, ready to be asked."""
         return Graph(**{f.name: getattr(graph, f.name) for f in fields(graph)})
 

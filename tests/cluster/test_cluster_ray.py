@@ -25,7 +25,7 @@ from tuplet.predict.config import PACKAGED
 from tuplet.truth import trained
 from tuplet.truth.candidates import score as relation_parts
 from tuplet.truth.candidates.score import ShardSize
-from tuplet.truth.cluster import CACHE, RayExecutor, Shipment, arrived, digest_of
+from tuplet.truth.cluster import CACHE, RayExecutor, Shipment, digest_of, fetch_folder
 from tuplet.truth.new_entities.learn import KnownGraph, on_cluster, put_together
 from tuplet.truth.new_entities.predict import network_of
 
@@ -127,7 +127,7 @@ def test_rows_of_new_entities_are_those_of_one_process(
 ) -> None:
     monkeypatch.setattr(KnownGraph, "portion", lambda scene: 8)
     network, facts, sizes = network_of(PACKAGED)[0], graph.edges("train"), (len(graph.entities), len(graph.relations))
-    scene = KnownGraph.of(*sizes, facts, network.on(TrainingEdges({"train": facts}, *sizes)))
+    scene = KnownGraph.from_edges(*sizes, facts, network.on(TrainingEdges({"train": facts}, *sizes)))
     rows, told = scene.rows([3, 5, 8, 13, 21, 34]), []
     with on_cluster(address, PACKAGED, facts, sizes[0]) as (score, count):
         found = score(scene, rows, told.append)
@@ -164,9 +164,9 @@ def test_a_folder_that_was_fetched_is_not_fetched_again(address: str, tmp_path: 
     (tmp_path / "folder" / "a").write_text("1")
     with RayExecutor(address) as executor:
         sent = executor.ship(tmp_path / "folder")
-        assert arrived(sent) == str(tmp_path / "folder")
+        assert fetch_folder(sent) == str(tmp_path / "folder")
         elsewhere = Shipment(sent.digest, sent.origin, "another node", sent.files)
-        paths = {executor.submit(arrived, elsewhere).result() for _ in range(3)}
+        paths = {executor.submit(fetch_folder, elsewhere).result() for _ in range(3)}
         assert len(paths) == 1
         assert (Path(paths.pop()) / "a").read_text() == "1"
 

@@ -192,7 +192,7 @@ def look(store: tuplet.Store) -> None:
     files = files_of(store)
     for engine in ("exact", "crisp"):
         left, right, both = (
-            {(answer["x"], answer["y"]) for answer in tuplet.Store.of(files).ask(query, engine=engine, k="all")}
+            {(answer["x"], answer["y"]) for answer in tuplet.Store.from_files(files).ask(query, engine=engine, k="all")}
             for query in (
                 "?x, ?y : left(?x, ?y)",
                 "?x, ?y : right(?x, ?y)",

@@ -41,8 +41,8 @@ def one_by_one(store: Store, queries: list[str]) -> list[Answers | TupletError]:
 def test_forked_workers_change_nothing(world_store: Store, workers: int) -> None:
     queries = [*QUERIES[:100], WRONG, *QUERIES]
     single = one_by_one(world_store, queries)
-    assert plain(many._forked(lambda number: single[number], len(queries), workers)) == plain(single)
-    forked = many._forked(lambda number: one_by_one(world_store, [queries[number]])[0], len(queries), workers)
+    assert plain(many._answer_forked(lambda number: single[number], len(queries), workers)) == plain(single)
+    forked = many._answer_forked(lambda number: one_by_one(world_store, [queries[number]])[0], len(queries), workers)
     assert plain(forked) == plain(single)
 
 

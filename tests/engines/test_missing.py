@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> tuplet.Store:
     graph = KnowledgeGraph.from_edges(*names, heads[fact], relation[fact], tails[fact], weight=truth[fact])
     table = TruthTable.build(ENTITIES, RELATIONS, heads, relation, tails, truth, fact)
     content = StoreContent(graph, table, StoreMeta(graph.hash, ("train",), 0.0))
-    return tuplet.Store.of(StoreFiles.create(tmp_path / "s", content))
+    return tuplet.Store.from_files(StoreFiles.create(tmp_path / "s", content))
 
 
 def answers(store: tuplet.Store, query: str) -> list[tuple[str, float]]:

@@ -29,7 +29,7 @@ COMES = np.array([0.7, 0.7, 0.6, 0.2])  # … and how often it comes true: the s
 def held_out(seed: int, number: int = 6000) -> BorneOut:
     rng = np.random.default_rng(seed)
     kind = rng.integers(len(SAYS), size=number)
-    return BorneOut.of(SAYS[kind], rng.random(number) < COMES[kind], np.ones(number), lambda chance: chance)
+    return BorneOut.from_trials(SAYS[kind], rng.random(number) < COMES[kind], np.ones(number), lambda chance: chance)
 
 
 def too_sure(seed: int) -> tuple[Source, list[set[str]]]:

@@ -292,7 +292,7 @@ class SetUp:
         typed = len(facts)
         facts += [(entity(head), kind, entity(tail)) for head, kind, tail in self.relationships]
         if not facts:
-            return tuplet.Graph.made(
+            return tuplet.Graph.from_graph(
                 KnowledgeGraph.from_edges(Vocabulary.from_names([]), Vocabulary.from_names(["type"]), [], [], [])
             )
         batches: list[AttributeBatch] = []

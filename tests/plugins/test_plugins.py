@@ -57,7 +57,7 @@ def beside(*places: Path) -> Iterator[None]:
 
 def _forget() -> None:
     sys.modules.pop("tuplet_example", None)
-    for found in (settings._installed, settings._made):
+    for found in (settings._list_installed, settings._make):
         found.cache_clear()
 
 

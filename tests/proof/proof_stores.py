@@ -33,7 +33,9 @@ def random_store(path: Path, seed: int) -> tuplet.Store:
     weight = truth[observed] if kind == 3 else None
     graph = KnowledgeGraph.from_edges(names, words, *facts, np.ones(observed.sum(), np.uint8), weight=weight)
     table = TruthTable.build(ENTITIES, RELATIONS, heads, relation, tails, truth, observed)
-    store = tuplet.Store.of(StoreFiles.create(path, StoreContent(graph, table, StoreMeta(graph.hash, ("train",), 0.0))))
+    store = tuplet.Store.from_files(
+        StoreFiles.create(path, StoreContent(graph, table, StoreMeta(graph.hash, ("train",), 0.0)))
+    )
     gone = [(names.name(int(h)), words.name(int(r)), names.name(int(t))) for h, r, t in facts.T]
     came = [("new a", "r0", "e1"), ("e2", "r1", "new b"), ("new b", "r2", "new a"), ("e3", "r3", "new a")]
     if kind in (2, 5):

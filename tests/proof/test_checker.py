@@ -250,7 +250,7 @@ def test_a_store_with_what_was_held_out(store: tuplet.Store, tmp_path: Path) -> 
     shutil.copytree(store.path, promising)
     held = ShapeScores("a shape", "a family", "1p", 9, np.arange(1, 10) / 10, np.ones(9))
     with writing(promising) as files:
-        files.noted(files.meta, guarantees=Guarantees.of([held], {"queries": "none"}).save)
+        files.note(files.meta, guarantees=Guarantees.from_shapes([held], {"queries": "none"}).save)
     assert list(promising.glob("guarantees-*"))
     tuplet.open(promising).prove(QUERY, tmp_path / "a.proof", k=5)
     assert len(check(tmp_path / "a.proof")["answers"]) == 5

@@ -76,7 +76,7 @@ def test_a_path_is_worth_what_it_is_elsewhere(edges: list[Edge], body: list[int]
 def test_two_steps_are_worth_what_the_rules_say(edges: list[Edge]) -> None:
     evidence = finder(edges)
     heads, relation, tails = np.array(edges, dtype=np.int32).reshape(-1, 3).T
-    rules = TwoStepRules.of(ENTITIES, RELATIONS, heads, relation, tails)
+    rules = TwoStepRules.from_edges(ENTITIES, RELATIONS, heads, relation, tails)
     for r in range(RELATIONS):
         for body, share in zip(rules.body[rules.rule_ptr[r] : rules.rule_ptr[r + 1]], rules.confidence(r), strict=True):
             assert evidence.weight(divmod(int(body), 2 * RELATIONS), r) == pytest.approx(share)

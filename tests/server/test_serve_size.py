@@ -291,7 +291,7 @@ def test_no_plug_in_is_loaded_because_a_request_names_it(
 ) -> None:
     service.warm()
     looked_up = list[str]()
-    monkeypatch.setattr("tuplet.settings._loaded", lambda place: looked_up.append(place))
+    monkeypatch.setattr("tuplet.settings._load_object", lambda place: looked_up.append(place))
     for engine in ("crisp", "os:system", "betae", "tuplet.engines.brute:Brute"):
         client.post({**ALL, "k": 1, "engine": engine})
     assert looked_up == []

@@ -18,7 +18,7 @@ def crossed(rows: int = 6000, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor
 
 def test_learns_what_no_column_says_alone() -> None:
     columns, label = crossed()
-    bins = Bins.of(columns)
+    bins = Bins.from_columns(columns)
     ones, start = torch.ones(len(label)), torch.zeros(len(label))
     trees, _ = boost(TreeRows(bins(columns), label, ones, start), TreeSettings(trees=40))
     fresh, wanted = crossed(seed=1)
@@ -27,7 +27,7 @@ def test_learns_what_no_column_says_alone() -> None:
 
 def test_answers_as_the_definition_says() -> None:
     columns, label = crossed(500)
-    bins = Bins.of(columns)(columns)
+    bins = Bins.from_columns(columns)(columns)
     trees, _ = boost(TreeRows(bins, label, torch.ones(500), torch.zeros(500)), TreeSettings(trees=7, depth=3))
     for row in range(0, 500, 17):
         total = 0.0
@@ -39,7 +39,7 @@ def test_answers_as_the_definition_says() -> None:
 
 def test_bins_hold_as_many_edges_as_lie_at_or_below() -> None:
     columns = torch.cat([torch.randn(1, 3000).half(), torch.randint(0, 4, (1, 3000)).half()])
-    bins = Bins.of(columns)
+    bins = Bins.from_columns(columns)
     found = bins(columns)
     for edges, column, cells in zip(bins.edges.numpy(), columns.float().numpy(), found.numpy(), strict=True):
         np.testing.assert_array_equal(cells, np.searchsorted(edges, column, side="right"))
@@ -49,7 +49,7 @@ def test_bins_hold_as_many_edges_as_lie_at_or_below() -> None:
 
 def test_a_weight_counts_as_copies() -> None:
     columns, label = crossed(800)
-    bins = Bins.of(columns)(columns)
+    bins = Bins.from_columns(columns)(columns)
     weight = torch.randint(1, 4, (800,), generator=torch.Generator().manual_seed(2))
     settings = TreeSettings(trees=3, columns=1.0, rows=1.0)
     once, _ = boost(TreeRows(bins, label, weight.float(), torch.zeros(800)), settings)
@@ -62,7 +62,7 @@ def test_a_weight_counts_as_copies() -> None:
 def test_held_out_rows_stop_it_and_are_not_fitted() -> None:
     columns, _ = crossed(2000)
     noise = torch.rand(2000, generator=torch.Generator().manual_seed(3)).round()
-    bins = Bins.of(columns)(columns)
+    bins = Bins.from_columns(columns)(columns)
     rows = TreeRows(bins, noise, torch.ones(2000), torch.zeros(2000))
     seen, aside = rows.where(torch.arange(1000)), rows.where(torch.arange(1000, 2000))
     trees, losses = boost(seen, TreeSettings(trees=100, patience=5), aside)
@@ -75,7 +75,7 @@ def test_held_out_rows_stop_it_and_are_not_fitted() -> None:
 
 def test_the_same_trees_every_time_and_in_arrays() -> None:
     columns, label = crossed(1500)
-    bins = Bins.of(columns)(columns)
+    bins = Bins.from_columns(columns)(columns)
     first, second = (
         boost(TreeRows(bins, label, torch.ones(1500), torch.zeros(1500)), TreeSettings(trees=5))[0] for _ in range(2)
     )
@@ -88,7 +88,7 @@ def test_the_same_trees_every_time_and_in_arrays() -> None:
 
 def test_compiled_sums_grow_the_same_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     columns, label = crossed(3000)
-    bins = Bins.of(columns)(columns)
+    bins = Bins.from_columns(columns)(columns)
     settings = TreeSettings(trees=5, columns=1.0)
     compiled, _ = boost(TreeRows(bins, label, torch.ones(3000), torch.zeros(3000)), settings)
     monkeypatch.setattr(trees_module, "_compiled", None)

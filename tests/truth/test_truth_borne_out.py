@@ -31,7 +31,7 @@ def drawn(rng: np.random.Generator, correction: SplitCorrection, each: int = 1) 
     chance = share / (correction.times + correction.given * share)  # of being held out: the correction undone
     is_fact = rng.random(len(truth)) < chance
     seen = is_fact | (rng.random(len(truth)) < 1 / each)
-    return BorneOut.of(truth[seen], is_fact[seen], np.full(int(seen.sum()), float(each)), correction.share)
+    return BorneOut.from_trials(truth[seen], is_fact[seen], np.full(int(seen.sum()), float(each)), correction.share)
 
 
 @pytest.mark.parametrize("correction", [HALVED, NOTHING_ELSE])
@@ -51,11 +51,11 @@ def test_bounds_hold_at_once_as_often_as_they_say(correction: SplitCorrection, e
 
 def test_more_facts_bear_out_more_and_what_was_not_looked_at_bears_out_less() -> None:
     truth, label = np.full(400, 0.9), np.arange(400) < 360
-    few, many = (BorneOut.of(np.tile(truth, n), np.tile(label, n), np.ones(400 * n), float) for n in (1, 50))
+    few, many = (BorneOut.from_trials(np.tile(truth, n), np.tile(label, n), np.ones(400 * n), float) for n in (1, 50))
     assert few.surest < many.surest < 0.9
     # the same facts, where one in four of the others was looked at: each stands for four
     seen = label | (np.arange(400) % 4 == 0)
-    part = BorneOut.of(truth[seen], label[seen], np.full(int(seen.sum()), 4.0), float)
+    part = BorneOut.from_trials(truth[seen], label[seen], np.full(int(seen.sum()), 4.0), float)
     assert part.surest < few.surest
 
 
@@ -68,7 +68,7 @@ candidates = st.lists(
 @given(candidates, st.sampled_from([HALVED.share, NOTHING_ELSE.share, SplitCorrection(2.0, 0.0).share]))
 def test_bounds_rise_and_stay_on_their_side(given_: list[tuple[float, bool]], share: Callable[[float], float]) -> None:
     truth, label = np.array([t for t, _ in given_]), np.array([fact for _, fact in given_])
-    found, asked = BorneOut.of(truth, label, np.ones(len(truth)), share), np.linspace(0, 1, 101)
+    found, asked = BorneOut.from_trials(truth, label, np.ones(len(truth)), share), np.linspace(0, 1, 101)
     least, most = found.least(asked), found.most(asked)
     assert (np.diff(least) >= -1e-12).all()
     assert (np.diff(most) >= -1e-12).all()

@@ -75,7 +75,7 @@ def test_no_promise_is_above_the_bound_of_its_kind(
     tried: list[tuple[int, float, bool]], asked: list[tuple[int, float]]
 ) -> None:
     relation, promised, hit = (np.array([row[i] for row in tried]) for i in range(3))
-    bounds = MeasuredBounds.of(3, relation.astype(int), promised.astype(float), hit.astype(bool))
+    bounds = MeasuredBounds.from_trials(3, relation.astype(int), promised.astype(float), hit.astype(bool))
     of, value = np.array([r for r, _ in asked]), np.array([p for _, p in asked])
     lowered = bounds(of, value)
     for r, before, after in zip(of.tolist(), value.tolist(), lowered.tolist(), strict=True):
@@ -87,7 +87,7 @@ def test_no_promise_is_above_the_bound_of_its_kind(
 
 @given(trials)
 def test_the_order_of_promises_of_one_kind_is_kept(tried: list[tuple[int, float, bool]]) -> None:
-    bounds = MeasuredBounds.of(
+    bounds = MeasuredBounds.from_trials(
         3,
         np.array([r for r, _, _ in tried], dtype=int),
         np.array([p for _, p, _ in tried]),
@@ -100,7 +100,7 @@ def test_the_order_of_promises_of_one_kind_is_kept(tried: list[tuple[int, float,
 
 def test_a_relation_that_was_never_right_is_held_down_though_others_were() -> None:
     relation, promised = np.repeat([0, 1], 200), np.full(400, 0.5)
-    bounds = MeasuredBounds.of(3, relation, promised, np.arange(400) < 100)
+    bounds = MeasuredBounds.from_trials(3, relation, promised, np.arange(400) < 100)
     mine = bounds(np.array([0, 1, 2]), np.array([0.5, 0.5, 0.5]))
     assert mine[1] < 0.015 < 0.25 < mine[0] < 0.3
     assert mine[2] == 0, "nothing was measured of the third relation"

@@ -140,7 +140,7 @@ def test_a_row_lists_no_more_than_it_may_and_the_best(written: bool, monkeypatch
         in_small_tiles(monkeypatch)
     model, most, floor = random_model(), 4, 0.001
     heads, _, tails = (torch.from_numpy(side.astype(np.int64)) for side in random_edges(3, count=90))
-    links = row_logs.HalfLinks.of(1, False, heads, tails, torch.arange(ENTITIES))
+    links = row_logs.HalfLinks.from_edges(1, False, heads, tails, torch.arange(ENTITIES))
     logs = row_logs.RowLogs(model, links, Calibration(), 1 << 20)
     listed = logs.reaching(floor, most)
     everything = logs.at(*(side.reshape(-1) for side in torch.meshgrid(links.rows, links.columns, indexing="ij")))

@@ -42,7 +42,7 @@ def computed(seed: int = 0, scorers: bool = True) -> tuple[dict[str, list[float]
     mean = torch.from_numpy(np.log(np.nanmean(np.exp(logs), axis=(0, 1))))
     said = (SCORERS, torch.from_numpy(logs)) if scorers else ()
     candidates = Candidates(*tensors(edges), mean, *said)
-    arranged = TrainEdges.of(ENTITIES, RELATIONS, *tensors(known))
+    arranged = TrainEdges.from_edges(ENTITIES, RELATIONS, *tensors(known))
     names = column_names(candidates.scorers, without=("paths", "time"))
     return dict(zip(names, columns(arranged, candidates, names).tolist(), strict=True)), candidates, arranged
 
@@ -142,7 +142,7 @@ def test_a_known_edge_is_described_as_if_it_were_unknown() -> None:
     candidates = Candidates(*tensors(edges), torch.from_numpy(logs[0, 0]), SCORERS, torch.from_numpy(logs))
     names = column_names(SCORERS, without=("relation", "types", "paths", "time"))
     values = [
-        columns(TrainEdges.of(ENTITIES, RELATIONS, *tensors(given)), candidates, names)[:, place].tolist()
+        columns(TrainEdges.from_edges(ENTITIES, RELATIONS, *tensors(given)), candidates, names)[:, place].tolist()
         for given in (known, [edge for edge in known if edge != edges[place]])
     ]
     assert values[0] == pytest.approx(values[1], abs=1e-3, nan_ok=True)

@@ -71,7 +71,7 @@ def test_what_the_table_does_not_reach_leaves_everything() -> None:
 @given(st.lists(scores, min_size=1, max_size=20))
 def test_what_is_reached_is_what_is_left_without_the_rest(queries: list[np.ndarray]) -> None:
     left = [one[one > 0] for one in queries if (one > 0).any()]
-    found = held(queries).reached()
+    found = held(queries).drop_unreached()
     assert found.queries == len(left)
     if left:
         assert found.scores.tolist() == held(left).scores.tolist()
@@ -80,7 +80,7 @@ def test_what_is_reached_is_what_is_left_without_the_rest(queries: list[np.ndarr
 
 def test_scores_are_kept_as_they_are(tmp_path: Path) -> None:
     one, two = held([np.array([0.5, 0.0])]), held([np.array([0.25])] * 3)
-    found = Guarantees.of([one, ShapeScores("other", *list(vars(two).values())[1:])], {"seed": 3})
+    found = Guarantees.from_shapes([one, ShapeScores("other", *list(vars(two).values())[1:])], {"seed": 3})
     found.save(tmp_path / "here")
     again = Guarantees.open(tmp_path, {"guarantees": "here"})
     assert again is not None

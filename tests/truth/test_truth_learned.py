@@ -63,7 +63,7 @@ def world(
         np.concatenate([np.full(len(linked), TRAIN), split]).astype(np.uint8),
     )
     listed = np.sort(np.concatenate([linked, others]))
-    edges = Predictions.of(
+    edges = Predictions.from_columns(
         listed // ENTITIES, np.ones(len(listed)), listed % ENTITIES, rng.uniform(0.01, 0.6, len(listed))
     )
     return graph, edges
@@ -140,7 +140,7 @@ def test_truth_follows_the_sizes_of_the_splits(
 def test_the_correction_comes_from_the_sizes(
     sizes: tuple[int, int], valid_observed: bool, test_observed: bool, times: float, given: float
 ) -> None:
-    assert SplitCorrection.of(*sizes, valid_observed, test_observed) == SplitCorrection(times, given)
+    assert SplitCorrection.from_sizes(*sizes, valid_observed, test_observed) == SplitCorrection(times, given)
 
 
 def test_test_edges_never_enter_the_fit(done: CalibrationResult) -> None:
@@ -208,7 +208,7 @@ def test_order_is_kept_where_the_trees_say_nothing(done: CalibrationResult) -> N
 
 def test_saved_and_opened_again_says_the_same(done: CalibrationResult) -> None:
     graph, edges = world()
-    again = LearnedCalibration.of(done.fit.learned.arrays(), done.fit.learned.as_dict())
+    again = LearnedCalibration.from_arrays(done.fit.learned.arrays(), done.fit.learned.as_dict())
     inputs = tensors(graph, edges)
     assert torch.equal(again.truth(*inputs), done.fit.learned.truth(*inputs))
 
@@ -256,7 +256,7 @@ def test_a_table_is_calibrated_if_asked_for(tmp_path: Path) -> None:
     assert store.meta.threshold == 0.0005
     report = store.meta.report
     assert report.reliability["ece_from_0.1"] < 0.06 < report.reliability_before["ece_from_0.1"]
-    kept = store.learned()
+    kept = store.load_calibration()
     assert kept is not None
     known, candidates = tensors(graph, edges)
     truth = kept.truth(known, candidates).numpy()
@@ -267,7 +267,7 @@ def test_a_table_is_calibrated_if_asked_for(tmp_path: Path) -> None:
     remove_facts(tmp_path / "s", [fact])
     again = StoreFiles.open(tmp_path / "s")
     assert again.table.value(*edge) == pytest.approx(float(truth[place]), rel=1e-6)
-    assert again.learned() is not None
+    assert again.load_calibration() is not None
     opened = open_store(tmp_path / "s")
     assert (held := opened.source.borne_out) is not None
     assert held.facts == 600
@@ -288,7 +288,7 @@ def test_a_table_is_calibrated_if_asked_for(tmp_path: Path) -> None:
     everything = make(graph, choose_recipe(table=file, calibration="given", observed=SPLITS), tmp_path / "all")
     assert everything.meta.report.reliability is None
     assert given.meta.report.reliability["split"] == "test"
-    assert given.learned() is None
+    assert given.load_calibration() is None
 
 
 def test_a_table_of_certain_facts_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_threshold_cuts_what_is_listed_not_what_is_learned_from(tmp_path: Path
         make(graph, choose_recipe(tmp_path / "m", threshold=least), tmp_path / f"{least}")
         for least in (None, 0.02, 0.0001)
     )
-    _same(high.learned(), usual.learned())
+    _same(high.load_calibration(), usual.load_calibration())
     listed = usual.table.predictions().reaching(0.02)
     assert listed.hash() == high.table.predictions().hash()
     # a lower one needs more candidates: the floor is ten times as high
@@ -413,13 +413,13 @@ def test_too_few_valid_edges(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("candidates", "less"), [(100, 0.08), (20_000, 0.015)])
 def test_the_top_promises_no_more_than_the_surest_bear_out(candidates: int, less: float) -> None:
     """Nine in ten of the surest are facts, two of five facts are valid; the trees are surer than that."""
-    hidden, rng = SplitCorrection.of(400, 600, True), np.random.default_rng(0)
+    hidden, rng = SplitCorrection.from_sizes(400, 600, True), np.random.default_rng(0)
     before, after, came = [], [], []
     for _ in range(max(5, 20_000 // candidates)):
         logit = torch.from_numpy(rng.normal(0.5, 0.4, candidates)).float()
         fact = rng.random(candidates) < 0.9
         valid = fact & (rng.random(candidates) < 0.4)
-        honest = hidden.measured(logit, torch.from_numpy(valid).float(), torch.ones(candidates))
+        honest = hidden.lower_top(logit, torch.from_numpy(valid).float(), torch.ones(candidates))
         left = ~valid  # what is asked for is among those that are not valid
         before.append(hidden(logit).numpy()[left].mean())
         after.append(honest(logit).numpy()[left].mean())
@@ -437,7 +437,7 @@ def test_a_fit_keeps_what_was_measured_of_its_top(monkeypatch: pytest.MonkeyPatc
         seen.append(held_out)
         return replace(self, soft=0.1, most=0.2)
 
-    monkeypatch.setattr(SplitCorrection, "measured", measured)
+    monkeypatch.setattr(SplitCorrection, "lower_top", measured)
     graph, edges = world()
     fitted = calibrate(graph, edges, ("train", "valid")).fit
     assert fitted.learned.hidden.most == 0.2
@@ -451,7 +451,7 @@ def test_the_surest_promise_together_what_they_came_to(share: float) -> None:
     logit = torch.cat([torch.randn(4000, generator=generator), 3 + torch.rand(4000, generator=generator)])
     chance = torch.where(logit < 2.9, torch.sigmoid(logit), share)
     label = (torch.rand(8000, generator=generator) < chance).float()
-    honest = SplitCorrection().measured(logit, label, torch.ones(8000))
+    honest = SplitCorrection().lower_top(logit, label, torch.ones(8000))
     assert honest != SplitCorrection()
     surest = torch.sigmoid(logit) >= honest.soft
     assert float(honest(logit[surest]).mean()) == pytest.approx(float(label[surest].mean()), abs=0.015)
@@ -460,6 +460,6 @@ def test_the_surest_promise_together_what_they_came_to(share: float) -> None:
 def test_the_top_stays_where_the_surest_bear_it_out() -> None:
     logit = torch.logit(torch.linspace(0.01, 0.99, 50_000))
     label = (torch.rand(50_000, generator=torch.Generator().manual_seed(0)) < torch.sigmoid(logit)).float()
-    assert SplitCorrection().measured(logit, label, torch.ones(50_000)) == SplitCorrection()
-    none = SplitCorrection().measured(logit[:100], label[:100], torch.ones(100))  # nobody is sure of anything
+    assert SplitCorrection().lower_top(logit, label, torch.ones(50_000)) == SplitCorrection()
+    none = SplitCorrection().lower_top(logit[:100], label[:100], torch.ones(100))  # nobody is sure of anything
     assert none == SplitCorrection()

@@ -123,7 +123,7 @@ def test_candidates_are_nearly_those_of_all_scores(
 def test_a_search_is_made_where_it_saves_work(model: LinkPredictor) -> None:
     heads, relation, tails = (torch.from_numpy(side) for side in edges())
     own = relation == 0
-    links = HalfLinks.of(0, False, heads[own], tails[own], torch.arange(ENTITIES))
+    links = HalfLinks.from_edges(0, False, heads[own], tails[own], torch.arange(ENTITIES))
     assert len(links.rows) < 512, "too few to be worth it"
     assert links.looking(10) is links
     many = replace(links, rows=torch.arange(ENTITIES), known_rows=links.rows[links.known_rows])

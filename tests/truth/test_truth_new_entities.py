@@ -188,8 +188,8 @@ def test_who_changes_the_facts_meanwhile_is_heard(store: Store, network: Path) -
     files = StoreFiles.open(store.path)
     waiting, known = files.meta.new.ids, known_facts(files)
     store.add([("yan", "knows", "p2")])
-    scene = learn.KnownGraph.of(*predict.sizes_of(files), known, predict.network_of(network)[0])
-    learned = files.newcomers()
+    scene = learn.KnownGraph.from_edges(*predict.sizes_of(files), known, predict.network_of(network)[0])
+    learned = files.load_newcomers()
     assert learned is not None
     scored = scene.score(scene.rows(waiting), lambda _: None)
     found = Predictions(*scored.edges, scene.truth(learned, scored)).reaching(files.meta.threshold)
@@ -329,8 +329,8 @@ def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_row
     files = StoreFiles.open(store.path)
     ready = files.meta.new.calibration["made"]["ready"] if files.meta.new.calibration else 0.0
     assert ready > 0
-    monkeypatch.setattr(learn.KnownGraph, "of", None)  # whoever made one would see
-    learned = files.newcomers()
+    monkeypatch.setattr(learn.KnownGraph, "from_edges", None)  # whoever made one would see
+    learned = files.load_newcomers()
     assert learned is not None
     report = predict._Work(files, ready / 2, silent, 60).predict(network, learned)  # type: ignore[arg-type]
     assert (report.rows, report.waiting) == (0, 1)
@@ -340,7 +340,7 @@ def test_rows_around_new_entities_are_not_begun_without_time_for_all(
     store: Store, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add(NEW, new_entities=True, model=network)
-    monkeypatch.setattr(predict, "_moved", None)  # whoever began would see
+    monkeypatch.setattr(predict, "_move_stale", None)  # whoever began would see
     said: list[str] = []
     done = store.update(seconds=1e-6, model=network, progress=lambda *told: said.append(told[-1]))
     assert done.stale_rows > 0

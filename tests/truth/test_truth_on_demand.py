@@ -75,7 +75,7 @@ def test_bounds_spare_most_normalisers() -> None:
     facts = TruthTable.assemble(400, RELATIONS, facts_of(edges))
     rows = TruthOnDemand(model, facts, edges, threshold=0.1)
     rows.row(3, 0, False)
-    filled = int((~rows._of(0, True)._exact.isnan()).sum())
+    filled = int((~rows._find_shifts(0, True)._exact.isnan()).sum())
     assert 0 < filled < 200
 
 

@@ -145,4 +145,6 @@ def test_the_same_parts_are_hidden_every_time() -> None:
     ids = np.arange(40)
     first, second = (hide_in_turn((ids, ids, ids), 3) for _ in range(2))
     assert [p.hidden[0].tolist() for p in first] == [p.hidden[0].tolist() for p in second]
-    assert MeasuredBounds.of(1, ids[:0], np.zeros(0), ids[:0] > 0)(np.zeros(1, int), np.ones(1)).tolist() == [0.0]
+    assert MeasuredBounds.from_trials(1, ids[:0], np.zeros(0), ids[:0] > 0)(np.zeros(1, int), np.ones(1)).tolist() == [
+        0.0
+    ]

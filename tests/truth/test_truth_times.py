@@ -91,7 +91,7 @@ def everything() -> Predictions:
     """All edges as candidates, equally likely."""
     place = np.arange(2 * ENTITIES**2)
     truth = np.random.default_rng(1).uniform(0.01, 0.2, len(place))
-    return Predictions.of(place // ENTITIES % ENTITIES, place // ENTITIES**2, place % ENTITIES, truth)
+    return Predictions.from_columns(place // ENTITIES % ENTITIES, place // ENTITIES**2, place % ENTITIES, truth)
 
 
 def test_ages_are_what_was_known_at_the_cut() -> None:

@@ -54,7 +54,7 @@ def joined_by_rules(edges: Triples, least: float, bounds: np.ndarray) -> set[tup
 def test_counts_are_those_of_the_definition(others: CandidateSources, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "DEARER", 2)  # half as many pairs as half-links: some relation has too many
     edges, valid = random_edges(3, 25, 200), random_edges(4, 25, 200)
-    rules = TwoStepRules.of(ENTITIES, RELATIONS, *edges)
+    rules = TwoStepRules.from_edges(ENTITIES, RELATIONS, *edges)
     found = count_two_step(rules, edges, valid, others, LEVELS)
     rest = scored_pairs(edges, others.least)
     if others.open_from is not None:
@@ -77,7 +77,7 @@ def test_counts_are_those_of_the_definition(others: CandidateSources, monkeypatc
 def test_pairs_are_listed_whatever_scorers_say_and_leave_other_parts_alone(tmp_path: Path) -> None:
     edges, rule, floor = random_edges(3, 25, 200), Calibration(), 0.3
     sources_ = CandidateSources(0.2, open_from=0.3)
-    source = TwoStepPairs(TwoStepRules.of(ENTITIES, RELATIONS, *edges), 0.1, np.zeros(RELATIONS))
+    source = TwoStepPairs(TwoStepRules.from_edges(ENTITIES, RELATIONS, *edges), 0.1, np.zeros(RELATIONS))
     cache = finished_relations(tmp_path, ["a", "b"], sources_, floor, rule, edges)
     assert cache is not None
     alone = score_candidates(MODELS, edges, sources_, floor, rule, cache=cache)
@@ -125,7 +125,7 @@ def test_a_planted_rule_holds_what_half_links_miss() -> None:
     assert held.tolist() == [0]
     # as if half-links held some valid edges, at a hundredth of what these pairs hold for their cost
     choice = CandidateChoice(half_links, int(pairs[0]), {str(half_links): 0.01})
-    rules = TwoStepRules.of(PLANTED, 3, *edges)
+    rules = TwoStepRules.from_edges(PLANTED, 3, *edges)
     joined, source = join_two_step(choice, rules, edges, valid)
     assert source is not None
     assert str(joined.sources) == "half-links × known ends + two-step pairs (0.3)"
@@ -142,7 +142,7 @@ def test_a_planted_rule_holds_what_half_links_miss() -> None:
 
 def test_pairs_that_hold_too_little_for_their_cost_do_not_join() -> None:
     edges, valid = planted()
-    rules = TwoStepRules.of(PLANTED, 3, *edges)
+    rules = TwoStepRules.from_edges(PLANTED, 3, *edges)
     dense = CandidateChoice(CandidateSources(1.0), 80, {str(CandidateSources(1.0)): 1.0})
     joined, source = join_two_step(dense, rules, edges, valid)
     assert source is None

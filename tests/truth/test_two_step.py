@@ -27,7 +27,7 @@ EDGES = st.lists(
 
 def learned(edges: list[Edge]) -> TwoStepRules:
     heads, relation, tails = np.array(edges, dtype=np.int32).reshape(-1, 3).T
-    return TwoStepRules.of(ENTITIES, RELATIONS, heads, relation, tails)
+    return TwoStepRules.from_edges(ENTITIES, RELATIONS, heads, relation, tails)
 
 
 class Plain:
@@ -130,20 +130,20 @@ def test_crowded_middles_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine people of one country: that two share it says nothing of them, and costs the most."""
     edges = [(person, 0, 9) for person in range(9)] + [(0, 1, 1), (2, 0, 10), (3, 0, 10), (2, 1, 3)]
     heads, relation, tails = np.array(edges).T
-    whole = TwoStepRules.of(11, 2, heads, relation, tails)
+    whole = TwoStepRules.from_edges(11, 2, heads, relation, tails)
     monkeypatch.setattr(two_step, "_MOST_JOINED", 80)
-    lean = TwoStepRules.of(11, 2, heads, relation, tails)
+    lean = TwoStepRules.from_edges(11, 2, heads, relation, tails)
     assert lean.joined[lean.body == 0 * 4 + 1].max() == 2, "two ordered pairs, by the small country"
     assert whole.joined[whole.body == 0 * 4 + 1].max() == 72
     pairs = np.array([(0, 1, 1), (2, 1, 3)]).T
     assert (whole.columns(*pairs).paths.tolist(), lean.columns(*pairs).paths.tolist()) == ([1, 2], [0, 1])
     monkeypatch.setattr(two_step, "_MOST_PATHS", 20)
-    assert TwoStepRules.of(11, 2, heads, relation, tails).most < 80, "too many paths in all: lowered further"
+    assert TwoStepRules.from_edges(11, 2, heads, relation, tails).most < 80, "too many paths in all: lowered further"
 
 
 def test_a_graph_without_edges_has_no_rules() -> None:
-    rules = TwoStepRules.of(0, 0, [], [], [])
+    rules = TwoStepRules.from_edges(0, 0, [], [], [])
     assert len(rules) == 0
     none = np.zeros(0, dtype=np.int32)
     assert [len(column) for column in rules.columns(none, none, none)] == [0, 0, 0]
-    assert len(TwoStepRules.of(3, 1, [], [], []).pairs(0, 0.1)[0]) == 0
+    assert len(TwoStepRules.from_edges(3, 1, [], [], []).pairs(0, 0.1)[0]) == 0

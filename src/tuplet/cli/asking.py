@@ -11,7 +11,7 @@ from typing import Any
 from tuplet.cli.command_parser import call_with, lines
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
-from tuplet.progress import told
+from tuplet.progress import announce_compiling
 from tuplet.settings import given
 
 WHY = "(why is it predicted? --evidence shows the stated facts that speak for it)"
@@ -19,7 +19,7 @@ MIXED = "(mixed: new, but resting on stated facts too; predicted: resting on pre
 LARGEST_QUERY = 1_000_000  # characters read from a query file
 
 
-@told(lambda text: print(text, file=sys.stderr, flush=True))
+@announce_compiling(lambda text: print(text, file=sys.stderr, flush=True))
 def run_ask(arguments: argparse.Namespace) -> None:
     """`tuplet ask`."""
     from tuplet.query.limits import Limits

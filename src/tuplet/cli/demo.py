@@ -17,7 +17,7 @@ import numpy as np
 from tuplet.errors import unknown
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.predict.config import TrainConfig
-from tuplet.progress import aligned
+from tuplet.progress import align_columns
 from tuplet.read.datasets import DATA, bundled
 from tuplet.truth.store_folder import refuse_existing
 
@@ -221,12 +221,12 @@ def tell(say: Say, store: Store, history: History, groups: Mapping[str, list[str
         name = str(answer.values["technique"])
         recorded = "yes" if name in groups[most] else "not yet"
         rows.append((str(place), history.label(name), name, f"{answer.truth:.2f}", recorded))
-    say("\n".join(aligned(rows)))
+    say("\n".join(align_columns(rows)))
     say(f"\nWhy the first one?\n{best[0].explain()}")
     helps = f"?mitigation, {query} & mitigates(?mitigation, ?technique)"
     say(f"\nWhat helps, and against what?\n  {helps}\n{store.ask(helps, k=5, only='predicted')}")
     say(f"\nAll of them: how many of the first {SHOWN} did MITRE record, and of the {SHOWN} that groups use most?")
-    say("\n".join(aligned(_figures(store, history, groups))))
+    say("\n".join(align_columns(_figures(store, history, groups))))
     say(f"Truth is the chance to be among as many more as were told, {TOLD}: promised, and on average over what came.")
 
 

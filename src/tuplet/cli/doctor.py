@@ -90,6 +90,6 @@ def compiled_kernels() -> str:
     exact.warm()
     exact.warm(weighted=True)
     evidence.load()
-    rules = TwoStepRules.of(9, 3, [0, 1, 2, 3, 4, 5, 0, 1], [0, 0, 0, 1, 1, 1, 2, 2], [3, 4, 5, 6, 7, 8, 6, 7])
+    rules = TwoStepRules.from_edges(9, 3, [0, 1, 2, 3, 4, 5, 0, 1], [0, 0, 0, 1, 1, 1, 2, 2], [3, 4, 5, 6, 7, 8, 6, 7])
     rules.pairs(2, least=0.2)
     return f"ready after {time.perf_counter() - start:.1f} s"

@@ -609,7 +609,7 @@ class _Block(NamedTuple):
 
 
 class RelationSpill:
-    """Rows of columns, grouped by relation; in the order in which they arrived within one.
+    """Rows of columns, grouped by relation; in the order in which they fetch_folder within one.
 
     >>> spill = RelationSpill(memory=0)
     >>> spill.append(np.array([1, 0, 1]), {"head": np.array([7, 8, 9])})

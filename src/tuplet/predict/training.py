@@ -41,7 +41,7 @@ from tuplet.predict.model_folder import (
     save,
     write_tensors,
 )
-from tuplet.progress import Report, duration, in_bytes, interrupts, shown
+from tuplet.progress import Report, duration, format_bytes, interrupts, shown
 from tuplet.settings import Settings, from_mapping, to_mapping
 
 CONFIG, LOG, CHECKPOINT, BEST = "config.json", "log.jsonl", "checkpoint.safetensors", "best.safetensors"
@@ -380,7 +380,7 @@ class TrainingRun:
         task = self.task
         threads = torch.get_num_threads() if task.device.type == "cpu" else 1
         shared = f" ({threads} threads)" if threads > 1 else ""
-        needed = f"; about {in_bytes(task.memory())} of memory" if task.memory() else ""
+        needed = f"; about {format_bytes(task.memory())} of memory" if task.memory() else ""
         self._say(f"training {task.headline()}; {task.edges}; on {device_name(task.device)}{shared}{needed}")
         if task.device.type == "cpu" and task.for_gpu():
             self._say("warning: these settings are meant for a GPU; on a CPU they can take hours or days")

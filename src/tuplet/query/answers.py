@@ -19,7 +19,7 @@ from tuplet.files import replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import NO_PREFIXES, Prefixes, Vocabulary
 from tuplet.lang.ast import Form
-from tuplet.progress import aligned, counted, printable, shortened
+from tuplet.progress import align_columns, counted, printable, shorten_rows
 from tuplet.query import display
 from tuplet.query.display import Markup, data_frame, draw_share, html_table, tag
 from tuplet.query.evidence import Reason, Triple
@@ -135,7 +135,7 @@ class Explanation:
             rows = [[f"clause {fact.clause + 1}", *row] for fact, row in zip(facts, rows, strict=True)]
         shown = [printable(self.title)]
         shown += [f"  missing     {printable(short(fact.labelled()))}" for fact in self.answer.missing]
-        for fact, line in zip(facts, aligned(rows), strict=True):
+        for fact, line in zip(facts, align_columns(rows), strict=True):
             shown += [f"  {line}", *(f"      {printable(short(text))}" for text in format_evidence(fact))]
         return "\n".join(shown)
 
@@ -536,9 +536,9 @@ class Answers(Sequence[Answer]):
     def table(self, most: int | None = MOST) -> str:
         """The answers as a text table with the summary below; of more than `most` the first and the last ones."""
         if self.number is not None:
-            return "\n".join([*aligned(self.number.rows()), self.summary()])
+            return "\n".join([*align_columns(self.number.rows()), self.summary()])
         head, rows, gap = self._shown(most)
-        lines = aligned([["#", *head], *([str(i + 1), *cells] for i, cells in rows)])
+        lines = align_columns([["#", *head], *([str(i + 1), *cells] for i, cells in rows)])
         if gap:
             lines.insert(FIRST + 1, f"… {gap:,} more …")
         return "\n".join([*lines, self.summary()])
@@ -546,7 +546,7 @@ class Answers(Sequence[Answer]):
     def _shown(self, most: int | None) -> tuple[list[str], list[tuple[int, list[str]]], int]:
         """Header, rows with their numbers (offset included), and how many lie between the first and the last."""
         number = len(self)
-        first, last = shortened(number, number if most is None else most, FIRST, LAST)
+        first, last = shorten_rows(number, number if most is None else most, FIRST, LAST)
         rows = [
             (self._offset + i, [*self._cells(values, labels), percent(truth), status or "?"])
             for part in (first, last)

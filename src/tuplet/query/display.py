@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
 from tuplet.graph.names import NO_PREFIXES, Prefixes
-from tuplet.progress import aligned, printable
+from tuplet.progress import align_columns, printable
 
 if TYPE_CHECKING:
     import altair
@@ -147,7 +147,7 @@ class Listing(Sequence[R], Generic[R]):
         short = self.prefixes.short
         cells = [[short(cell) for cell in row] for row in self._shown()]
         below = [] if self.attributes is None else ["", str(self.attributes)]
-        return "\n".join([*([short(self.title)] if self.title else []), *aligned(cells), *below])
+        return "\n".join([*([short(self.title)] if self.title else []), *align_columns(cells), *below])
 
     def __repr__(self) -> str:
         return str(self)

@@ -152,6 +152,6 @@ def _level(held: Guarantees, clauses: Clauses, confidence: float) -> tuple[float
     lowest, least = min(levels, key=lambda pair: pair[0])
     everything = not lowest
     if everything:  # then the level is that of the true tuples that the table reaches
-        lowest = min(one.reached().level(confidence) or 0.0 for one in shapes)
+        lowest = min(one.drop_unreached().level(confidence) or 0.0 for one in shapes)
     promise = Guarantee("confidence", confidence, False, everything, ground, least.name, least.queries)
     return lowest or None, replace(promise, reach=round(least.reach, 4))

@@ -94,7 +94,7 @@ class Question:
                 return Question(source, shown, tree, (only,), tree.form == "select")
             found = _bound_readings(tree, source, text)
         except UnknownName as error:
-            raise error.worded(graph.prefixes.short) if graph.prefixes.known else error from None
+            raise error.shorten(graph.prefixes.short) if graph.prefixes.known else error from None
         plain = tree.form == "select" and not tree.shown and len(found) == 1
         if plain:  # conditions alone change no answer
             reading = found[0].reading

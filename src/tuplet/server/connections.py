@@ -52,7 +52,7 @@ class Connection(HttpToolsProtocol):
         self._all, self.address = connections, address
         self.since = self.loop.time()  # when it became idle, or the head of its request began
         self._heading = self._fresh = True  # a head is awaited, the first one
-        self._chunk = self._head = 0  # bytes that arrived last; after those, bytes that are no body
+        self._chunk = self._head = 0  # bytes that fetch_folder last; after those, bytes that are no body
         self._refusal = (400, "this is not HTTP")
         self._unsent, self._unsent_since = 0, 0.0
         self._running: RequestResponseCycle | None = None  # of several that were sent at once, not the last
@@ -88,7 +88,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(*_TOO_LARGE)
 
     def _fed(self, data: bytes) -> bytes:
-        """Let the parser have what arrived; returns what is to be read again.
+        """Let the parser have what fetch_folder; returns what is to be read again.
 
         A request may want another protocol, such as h2c, which HTTP lets a server pass over. But the parser then takes
         its body for that protocol: so it is read again without the wish.

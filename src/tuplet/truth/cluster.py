@@ -174,7 +174,7 @@ class RayExecutor(ThreadPoolExecutor):
         return super().submit(self._call, function, arguments)
 
     def ship(self, folder: PathLike) -> Shipment:
-        """A folder that workers find by `arrived`, wherever they are."""
+        """A folder that workers find by `fetch_folder`, wherever they are."""
         name = str(folder)
         if name not in self.shipments:
             self.shipments[name] = pack(folder, _node(self.ray), self.ray.put)
@@ -211,7 +211,7 @@ def ship(pool: Executor | None, folder: PathLike) -> Folder:
     return pool.ship(folder) if isinstance(pool, RayExecutor) else str(folder)
 
 
-def arrived(folder: Folder) -> str:
+def fetch_folder(folder: Folder) -> str:
     """The path of a folder in a worker."""
     if isinstance(folder, str):
         return folder

@@ -44,7 +44,7 @@ def is_named(folder: str, part: str, digest: str) -> bool:
 class Delta:
     """The states of changed edges and attributes, and the names of entities that came since.
 
-    >>> Delta.decoded(Delta(names=("a", "b")).encoded(), "here").names
+    >>> Delta.decode(Delta(names=("a", "b")).encode(), "here").names
     ('a', 'b')
     """
 
@@ -90,7 +90,7 @@ class Delta:
         except (TypeError, ValueError) as error:
             raise CorruptStore(f"{file} does not belong to its store: {error}") from None
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """The bytes of its file: arrays in a zip archive, the same for the same content."""
         stream = io.BytesIO()
         np.savez(stream, **self.arrays())
@@ -107,7 +107,7 @@ class Delta:
         return arrays
 
     @staticmethod
-    def of_arrays(arrays: Mapping[str, NDArray[Any]]) -> Delta:
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Delta:
         """The inverse of `arrays`."""
         names = Strings(arrays["name_blob"], arrays["name_offsets"], np.zeros(0, dtype=np.int32))
         states = EdgeStates(**{name: arrays[name] for name in EdgeStates._fields})
@@ -116,11 +116,11 @@ class Delta:
         return Delta(states, tuple(names.texts(range(len(names)))), counts, attributes)
 
     @staticmethod
-    def decoded(data: bytes, where: object) -> Delta:
-        """The inverse of `encoded`; `where` is the file, for errors."""
+    def decode(data: bytes, where: object) -> Delta:
+        """The inverse of `encode`; `where` is the file, for errors."""
         try:
             with np.load(io.BytesIO(data)) as arrays:
-                return Delta.of_arrays(arrays)
+                return Delta.from_arrays(arrays)
         except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
             raise CorruptStore(f"{where} is damaged: {error}") from None
 
@@ -145,7 +145,7 @@ def read_layer(
     """The delta that `write_layer` wrote, and graph, table and facts with it."""
     opened = open_directory(folder, LAYER)
     try:
-        layer = Delta.of_arrays(opened.arrays)
+        layer = Delta.from_arrays(opened.arrays)
         entities = graph.entities.extend_names(layer.names)
         layer.states.check(len(entities), len(graph.relations))
         rows = graph.over(_part(opened.arrays, "graph_"), opened.meta["counts"], entities, "")
@@ -170,7 +170,7 @@ def read_delta(root: Path, name: str | None, manifest: Path) -> Delta:
         raise CorruptStore(f"{file}, which {manifest} names, cannot be read: {reason(error)}") from None
     if name != delta_name(data):
         raise CorruptStore(f"{file}: edited or damaged; its content is not what its name says")
-    return Delta.decoded(data, file)
+    return Delta.decode(data, file)
 
 
 def delta_name(data: bytes) -> str:

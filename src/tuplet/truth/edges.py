@@ -32,6 +32,14 @@ PREDICTED, TRAIN, VALID, TEST, ADDED = range(5)
 OBSERVED = ("train", "valid")
 
 
+def first_places(*columns: NDArray[Any]) -> NDArray[np.intp]:
+    """The places of distinct rows in order of these columns, the most important one first; of equals the first."""
+    order = np.lexsort(columns[::-1])
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = np.logical_or.reduce([column[order][1:] != column[order][:-1] for column in columns])
+    return order[fresh]
+
+
 class FactEdges(NamedTuple):
     """Observed edges with their truth and where they come from (arrays of one length)."""
 
@@ -55,7 +63,7 @@ class Predictions(NamedTuple):
     prediction: Floats
 
     @staticmethod
-    def of(
+    def from_columns(
         heads: NDArray[np.integer],
         relation: NDArray[np.integer],
         tails: NDArray[np.integer],
@@ -74,22 +82,18 @@ class Predictions(NamedTuple):
         return Predictions(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
 
     @staticmethod
-    def joined(parts: Sequence[Predictions]) -> Predictions:
+    def join(parts: Sequence[Predictions]) -> Predictions:
         """Several lists in one, in order; of an edge that comes twice the first.
 
-        >>> one, two = (Predictions.of(*np.array([[7], [1], [9]]), np.array([truth])) for truth in (0.5, 0.25))
-        >>> Predictions.joined([one, two]).prediction.tolist()
+        >>> edge = np.array([[7], [1], [9]])
+        >>> one, two = (Predictions.from_columns(*edge, np.array([truth])) for truth in (0.5, 0.25))
+        >>> Predictions.join([one, two]).prediction.tolist()
         [0.5]
         """
         heads, relation, tails = (np.concatenate([part[side] for part in parts]) for side in range(3))
-        order = np.lexsort((tails, heads, relation))
-        first = np.ones(len(order), dtype=bool)
-        for column in (heads[order], relation[order], tails[order]):
-            first[1:] &= column[1:] == column[:-1]
-        first[1:] = ~first[1:]
-        kept = order[first]
+        kept = first_places(relation, heads, tails)
         prediction = np.concatenate([part.prediction for part in parts])
-        return Predictions.of(heads[kept], relation[kept], tails[kept], prediction[kept])
+        return Predictions.from_columns(heads[kept], relation[kept], tails[kept], prediction[kept])
 
     def hash(self) -> str:
         """Content hash of the four columns."""
@@ -122,8 +126,8 @@ def falling(row: Longs, truth: NDArray[np.floating], nearly: Longs | None = None
     if truth.dtype != np.float32:
         return np.lexsort((-truth, row))  # stable: equals stay in order of their places
     if nearly is None:
-        return np.argsort(_packed(row, truth), kind="stable")
-    key = _packed(row[nearly], truth[nearly])
+        return np.argsort(_pack(row, truth), kind="stable")
+    key = _pack(row[nearly], truth[nearly])
     sort = np.argsort(key, kind="stable")
     order, key = nearly[sort], key[sort]
     plateau = np.zeros(len(key), dtype=np.int64)
@@ -131,7 +135,7 @@ def falling(row: Longs, truth: NDArray[np.floating], nearly: Longs | None = None
     return order[np.argsort((plateau << 32) | order, kind="stable")]
 
 
-def _packed(row: Longs, truth: NDArray[np.float32]) -> Longs:
+def _pack(row: Longs, truth: NDArray[np.float32]) -> Longs:
     """Row and falling truth as one number: a truth in [0, 1] is ordered as its bits are."""
     key: Longs = row << 32
     key |= 0x7FFFFFFF - truth.view(np.int32)
@@ -195,7 +199,7 @@ class SearchCheck:
         return replace(SearchCheck(*sums), missed=max(self.missed, other.missed))
 
     @staticmethod
-    def of_part(part: Mapping[str, NDArray[Any]]) -> SearchCheck:
+    def from_part(part: Mapping[str, NDArray[Any]]) -> SearchCheck:
         """As it lies in a part."""
         numbers = part["searched"].tolist() if "searched" in part else []
         return SearchCheck(*map(int, numbers[:4]), *numbers[4:])

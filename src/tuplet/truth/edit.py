@@ -44,13 +44,13 @@ def named_values(given: Any, removing: bool = False) -> list[NamedValue]:
     if given is None:
         return []
     if isinstance(given, KnowledgeGraph):
-        return list(_of_graph(given))
+        return list(_read_graph_values(given))
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise BadInput(f"attributes are a list of (entity, attribute, value), not {given!r}")
-    return [_named(number, row, removing) for number, row in enumerate(given, start=1)]
+    return [_name_value(number, row, removing) for number, row in enumerate(given, start=1)]
 
 
-def _named(number: int, row: Any, removing: bool) -> NamedValue:
+def _name_value(number: int, row: Any, removing: bool) -> NamedValue:
     wanted = "(entity, attribute) or (entity, attribute, value)" if removing else "(entity, attribute, value)"
     fits = isinstance(row, tuple | list) and (2 if removing else 3) <= len(row) <= 4
     if not fits or not isinstance(row[1], str) or not row[1]:
@@ -84,7 +84,7 @@ def _plain(value: Any) -> Plain | None:
     return value if isinstance(value, bool | int | float | str | datetime.date) else None
 
 
-def _of_graph(graph: KnowledgeGraph) -> Iterator[NamedValue]:
+def _read_graph_values(graph: KnowledgeGraph) -> Iterator[NamedValue]:
     name = graph.entities.name
     for column in graph.attributes.columns:
         keys, rank = column.ranked.keys.tolist(), column.ranked.rank.tolist()
@@ -136,7 +136,7 @@ class ValueChanges:
     not_found: int = 0
 
 
-def with_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resolver, instead: bool) -> ValueChanges:
+def add_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resolver, instead: bool) -> ValueChanges:
     """Add values to those that are there; `instead` of those that are there if so asked."""
     given: dict[Subject, list[StoredValue]] = {}
     for value in values:
@@ -153,7 +153,7 @@ def with_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resol
     return ValueChanges(AttributeStates(states), added, removed)
 
 
-def without_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resolver) -> ValueChanges:
+def remove_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resolver) -> ValueChanges:
     """Remove single values, or all of an attribute."""
     states: dict[Subject, tuple[StoredValue, ...]] = {}
     removed = not_found = 0
@@ -174,7 +174,7 @@ def without_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Re
     return ValueChanges(AttributeStates(states), 0, removed, not_found)
 
 
-def of_gone_facts(graph: KnowledgeGraph, gone: EdgeStates) -> AttributeStates:
+def drop_values(graph: KnowledgeGraph, gone: EdgeStates) -> AttributeStates:
     """A fact that is gone has no attributes any more."""
     states: dict[Subject, tuple[StoredValue, ...]] = {}
     relations = set(np.unique(gone.relation).tolist())
@@ -237,7 +237,7 @@ def add_facts(
     with writing(path, timeout, held) as store:
         graph = store.graph
         values = named_values(facts if isinstance(facts, KnowledgeGraph) else None) + named_values(attributes)
-        names = _NamedFacts.of(facts).naming(entity_names(values))
+        names = _NamedFacts.from_facts(facts).naming(entity_names(values))
         entities, fresh = _entities(graph.entities, names, new_entities)
         given = _resolve(graph, names, entities)
         if not graph.weighted and (given.truth < 1).any():
@@ -248,7 +248,7 @@ def add_facts(
         updated = now.observed & (now.truth != given.truth)
         changed = ~now.observed | updated
         known = dict(zip(names.entities, entities.tolist(), strict=True))
-        more = with_values(graph, values, Resolver(graph, known, now), replace_values)
+        more = add_values(graph, values, Resolver(graph, known, now), replace_values)
         report = EditReport(
             added=int((~now.observed).sum()),
             already=int((~changed).sum()),
@@ -269,10 +269,10 @@ def add_facts(
             weight=given.truth,
         ).take(changed)
         listed = int((now.truth[changed] > 0).sum())
-        meta = _counted(store, report, states.edges - listed, states)
+        meta = _count_changes(store, report, states.edges - listed, states)
         if not store.table.double and (states.truth != states.truth.astype(np.float32)).any():
             return report, _changed_in_double(store, states, fresh, meta, more.states)
-        return report, store.changed(states, fresh, meta, more.states)
+        return report, store.apply_changes(states, fresh, meta, more.states)
 
 
 def remove_facts(
@@ -288,7 +288,7 @@ def remove_facts(
     """
     with writing(path, timeout, held) as store:
         values = named_values(attributes, removing=True)
-        names = _NamedFacts.of(facts).naming(entity_names(values))
+        names = _NamedFacts.from_facts(facts).naming(entity_names(values))
         entities, _ = _entities(store.graph.entities, names, None)
         given = _resolve(store.graph, names, entities)
         now = states_of(store, given.relation, given.heads, given.tails)
@@ -301,8 +301,8 @@ def remove_facts(
         )
         shown = int((states.truth > 0).sum())
         known = dict(zip(names.entities, entities.tolist(), strict=True))
-        less = without_values(store.graph, values, Resolver(store.graph, known))
-        attribute_states = less.states.then(of_gone_facts(store.graph, gone))
+        less = remove_values(store.graph, values, Resolver(store.graph, known))
+        attribute_states = less.states.then(drop_values(store.graph, gone))
         report = EditReport(
             removed=states.edges,
             shown_as_predicted=None if store.on_demand else shown,
@@ -312,8 +312,8 @@ def remove_facts(
         )
         if not states.edges and not attribute_states:
             return report, store
-        meta = _counted(store, report, shown - states.edges, states)
-        return report, store.changed(states, (), meta, attribute_states)
+        meta = _count_changes(store, report, shown - states.edges, states)
+        return report, store.apply_changes(states, (), meta, attribute_states)
 
 
 def states_of(
@@ -372,7 +372,7 @@ class _NamedFacts:
         return replace(self, entities=list(dict.fromkeys([*self.entities, *others])))
 
     @staticmethod
-    def of(facts: Triples) -> _NamedFacts:
+    def from_facts(facts: Triples) -> _NamedFacts:
         if isinstance(facts, KnowledgeGraph):
             heads, relation, tails, entry = facts.adjacency.triples()
             truth = np.ones(len(entry), np.float32) if facts.weight is None else facts.weight[entry]
@@ -409,7 +409,7 @@ def _not_a_fact(number: int, fact: object) -> BadInput:
 
 def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool | None) -> tuple[NDArray[np.int64], list[str]]:
     """Ids of the entity names, and the names that got a new id; None: nothing would let them have one."""
-    ids = _found(vocabulary, names.entities)
+    ids = _find_ids(vocabulary, names.entities)
     fresh: list[str] = []
     for place in np.flatnonzero(ids < 0).tolist():
         name = names.entities[place]
@@ -424,7 +424,7 @@ def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool | None) -> 
     return ids, fresh
 
 
-def _found(vocabulary: Vocabulary, names: list[str]) -> NDArray[np.int64]:
+def _find_ids(vocabulary: Vocabulary, names: list[str]) -> NDArray[np.int64]:
     """The ids of names, -1 where there is none. [names]"""
     if len(names) > max(MANY, MANY_SHARE * len(vocabulary)):
         import pyarrow as pa
@@ -474,14 +474,14 @@ def _resolve(graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.i
 def _changed_in_double(
     store: StoreFiles, states: EdgeStates, names: Sequence[str], meta: StoreMeta, attributes: AttributeStates
 ) -> StoreFiles:
-    """`StoreFiles.changed`, with all truth in double precision from now on: a given truth is kept as it is."""
+    """`StoreFiles.apply_changes`, with all truth in double precision from now on: a given truth is kept as it is."""
     table, entities = store.table.flat, store.graph.entities.extend_names(names)
     wide = replace(table, truth=table.truth.astype(np.float64), row_best=table.row_best.astype(np.float64))
     graph = replace(store.graph.edit(states, entities), attributes=attributes.apply_to(store.graph.attributes))
-    return store.replaced(graph, wide.edit(states, len(entities)), meta)
+    return store.replace_tables(graph, wide.edit(states, len(entities)), meta)
 
 
-def _counted(store: StoreFiles, report: EditReport, listed: int, states: EdgeStates) -> StoreMeta:
+def _count_changes(store: StoreFiles, report: EditReport, listed: int, states: EdgeStates) -> StoreMeta:
     """The meta of the store with its sizes now and the change noted; its reliability is that of before.
 
     New entities whose facts changed wait for predictions; the rows around those that these know of do not know all.

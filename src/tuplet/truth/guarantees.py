@@ -55,10 +55,10 @@ class ShapeScores:
         kept = np.flatnonzero((below <= allowed + 1e-9) & (scores > 0))
         return float(scores[kept[-1]]) if len(kept) and allowed >= -1e-9 else None
 
-    def reached(self) -> ShapeScores:
+    def drop_unreached(self) -> ShapeScores:
         """The same without the answers that have no truth: what can be promised of tuples that the table reaches.
 
-        >>> two = ShapeScores("", "", "", 2, np.array([0.0, 0.4, 0.0]), np.array([0.5, 0.5, 1.0])).reached()
+        >>> two = ShapeScores("", "", "", 2, np.array([0.0, 0.4, 0.0]), np.array([0.5, 0.5, 1.0])).drop_unreached()
         >>> two.queries, two.scores.tolist(), two.shares.tolist()
         (1, [0.4], [1.0])
         """
@@ -82,7 +82,7 @@ class Guarantees:
     about: Mapping[str, Any]  # the digest of the queries, the splits that were known and hidden
 
     @staticmethod
-    def of(shapes: Iterable[ShapeScores], about: Mapping[str, Any]) -> Guarantees:
+    def from_shapes(shapes: Iterable[ShapeScores], about: Mapping[str, Any]) -> Guarantees:
         return Guarantees({one.shape: one for one in shapes}, about)
 
     def family(self, family: str) -> list[ShapeScores]:
@@ -118,7 +118,7 @@ class Guarantees:
                 ShapeScores(**one, scores=scores[span], shares=shares[span])
                 for one, span in zip(words["shapes"], spans, strict=True)
             ]
-            return Guarantees.of(shapes, words["about"])
+            return Guarantees.from_shapes(shapes, words["about"])
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStore(f"{where}: not the scores of held-out queries: {error}") from None
 

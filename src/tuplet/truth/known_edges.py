@@ -94,7 +94,7 @@ class EntityViews:
     """The views of every entity in known edges, and how surely one view comes with another.
 
     >>> heads, relation, tails = torch.tensor([[0, 1, 2, 0], [0, 0, 0, 1], [3, 3, 3, 4]])
-    >>> known = EntityViews.of(5, 2, heads, relation, tails)  # 0, 1 and 2 are heads of relation 0; 0 also of 1
+    >>> known = EntityViews.from_edges(5, 2, heads, relation, tails)  # 0, 1 and 2 are heads of relation 0; 0 also of 1
     >>> known.support(2).tolist()  # that they are heads of relation 1: 1 of 3, shrunk
     [1.0, 0.125, 0.125, 0.0, 0.0]
     """
@@ -104,7 +104,7 @@ class EntityViews:
     confidence: Tensor  # [views, views] of the entities that have view u, the share that has v
 
     @staticmethod
-    def of(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> EntityViews:
+    def from_edges(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> EntityViews:
         """From known edges."""
         size = 2 * relations
         codes = torch.unique(torch.cat([heads * size + 2 * relation, tails * size + 2 * relation + 1]))
@@ -157,7 +157,7 @@ class GroupDates:
     lately: Tensor  # float32
 
     @staticmethod
-    def of(group: Tensor, date: Tensor, groups: int, since: float) -> GroupDates:
+    def from_dates(group: Tensor, date: Tensor, groups: int, since: float) -> GroupDates:
         """From the group and the date of dated facts. [n]"""
         order = torch.argsort(date, stable=True)
         order = order[torch.argsort(group[order], stable=True)]
@@ -213,13 +213,13 @@ class TrainEdges:
     times: FactTimes | None = None
 
     @staticmethod
-    def of(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> TrainEdges:
+    def from_edges(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> TrainEdges:
         """The known edges, each given once."""
         views = 2 * relations
         view = torch.cat([2 * relation, 2 * relation + 1])
         entity, other = torch.cat([heads, tails]), torch.cat([tails, heads])
         rows, row_count = torch.unique(view * entities + entity, return_counts=True)
-        types = EntityViews.of(entities, relations, heads, relation, tails)
+        types = EntityViews.from_edges(entities, relations, heads, relation, tails)
         by_pair = torch.sort((entity * entities + other) * views + view).values
         pair, pair_view = by_pair // views, by_pair % views
         counts = torch.unique_consecutive(pair, return_counts=True)[1]
@@ -238,7 +238,7 @@ class TrainEdges:
             views_together(pair_start, pair_view, views),
         )
 
-    def dated(self, edges: Sequence[Tensor], date: Tensor, now: float, unit: float) -> TrainEdges:
+    def with_dates(self, edges: Sequence[Tensor], date: Tensor, now: float, unit: float) -> TrainEdges:
         """The same with the dates of these very edges (float64 seconds, NaN: none) as seen from `now`."""
         heads, relation, tails = edges
         known = torch.nonzero(~torch.isnan(date)).view(-1)
@@ -250,9 +250,9 @@ class TrainEdges:
             now,
             unit,
             date[order],
-            GroupDates.of(torch.cat([h, t]), both, self.entities, since),
-            GroupDates.of(row, both, len(self.rows), since),
-            GroupDates.of(r, when, self.relations, since),
+            GroupDates.from_dates(torch.cat([h, t]), both, self.entities, since),
+            GroupDates.from_dates(row, both, len(self.rows), since),
+            GroupDates.from_dates(r, when, self.relations, since),
         )
         return replace(self, times=times)
 

@@ -30,7 +30,7 @@ from tuplet.predict.base import LinkPredictor, TrainingEdges, device_of, edge_sc
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.truth.calibration.fit import SplitCorrection
 from tuplet.truth.calibration.reliability import MeasuredBounds
-from tuplet.truth.candidates.score import RelationCache, joined
+from tuplet.truth.candidates.score import RelationCache, join_parts
 from tuplet.truth.candidates.scorer import CandidateScorer
 from tuplet.truth.candidates.sources import EVERYTHING
 from tuplet.truth.edges import EdgeColumns, Floats, Predictions
@@ -101,7 +101,7 @@ class TruthOnDemand:
 
     def _compute_row(self, entity: int, relation: int, inverse: bool) -> Row:
         facts = self.facts.row(entity, relation, inverse)
-        ids, truth = self.predicted(entity, relation, inverse)
+        ids, truth = self.predict_row(entity, relation, inverse)
         new = ~np.isin(ids, facts.ids)
         everyone = np.concatenate([ids[new], facts.ids])
         order = np.argsort(everyone, kind="stable")
@@ -116,15 +116,13 @@ class TruthOnDemand:
             return 0.0
         with self._turn, torch.inference_mode():
             ends = torch.tensor([[head], [tail]], device=device_of(self.predictor))
-            truth = float(self._bounded(self._truth(ends[0], ends[1], relation).cpu().numpy())[0])
+            truth = float(self._bound(self._truth(ends[0], ends[1], relation).cpu().numpy())[0])
         return truth if truth >= self.threshold else 0.0
 
     def observed_edge(self, head: int, relation: int, tail: int) -> bool:
-        """Whether the edge is a stated fact."""
         return self.facts.observed_edge(head, relation, tail)
 
     def row_max(self, entity: int, relation: int, inverse: bool) -> float:
-        """The largest truth of a row, 0 if it has no edge."""
         return float(self.row(entity, relation, inverse).truth.max(initial=0.0))
 
     def table(self, relations: Sequence[int]) -> TruthTable:
@@ -150,28 +148,28 @@ class TruthOnDemand:
                 part = self._scorer.relation(relation)
             if self.cache:
                 self.cache.save(relation, part)
-        found = joined(("",), {relation: part}).predictions()
+        found = join_parts(("",), {relation: part}).predictions()
         if relation == self.unpredicted:
             return found.where(np.zeros(len(found.heads), dtype=bool))
-        return found._replace(prediction=self._bounded(found.prediction)).reaching(self.threshold)
+        return found._replace(prediction=self._bound(found.prediction)).reaching(self.threshold)
 
-    def _bounded(self, truth: Floats) -> Floats:
+    def _bound(self, truth: Floats) -> Floats:
         if self._bounds is None:
             return truth
         return self._bounds(np.zeros(len(truth), dtype=np.int64), truth.astype(np.float64)).astype(truth.dtype)
 
-    def predicted(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
+    def predict_row(self, entity: int, relation: int, inverse: bool) -> tuple[Ints, Floats]:
         """The other ends whose prediction reaches the threshold, ascending, and their truth."""
         if entity >= self.predictor.entities or relation == self.unpredicted:  # added later: it is not known
             return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
         with torch.inference_mode():
             own = torch.tensor([entity], device=device_of(self.predictor))
-            here, there = self._of(relation, inverse), self._of(relation, not inverse)
+            here, there = self._find_shifts(relation, inverse), self._find_shifts(relation, not inverse)
             mine = row_scores(self.predictor, own, relation, inverse)[0] - here.exact(own)
             at_most = combine(mine, there.scores_to(own) - there.lower())
             near = torch.nonzero(at_most >= self.threshold * (1 - _SLACK)).view(-1)
             ends = own.expand_as(near), near
-            truth = self._bounded(self._truth(ends[inverse], ends[not inverse], relation).cpu().numpy())
+            truth = self._bound(self._truth(ends[inverse], ends[not inverse], relation).cpu().numpy())
             keep = truth >= self.threshold
             return near.int().cpu().numpy()[keep], truth[keep]
 
@@ -179,12 +177,12 @@ class TruthOnDemand:
         """Predictions of single edges. [n]"""
         forward, backward = (
             edge_scores(self.predictor, heads, relation, tails, inverse, self.chunk)
-            - self._of(relation, inverse).exact(tails if inverse else heads)
+            - self._find_shifts(relation, inverse).exact(tails if inverse else heads)
             for inverse in (False, True)
         )
         return combine(forward, backward)
 
-    def _of(self, relation: int, inverse: bool) -> RowShifts:
+    def _find_shifts(self, relation: int, inverse: bool) -> RowShifts:
         """The shifts of a view. What it asks of all entities is as large as the model: the last two views keep that."""
         key = (relation, inverse)
         if key not in self._shifts:
@@ -211,10 +209,10 @@ class RowShifts:
         self._log_observed = torch.where(total > 0, highest + total.log(), lowest)
         self._lower: Tensor | None = None
         self.queries: Tensor | None = None  # what each row looks for; to be had again at once
-        stored = self._stored("shift")
+        stored = self._load("shift")
         self._exact = torch.full_like(lowest, math.nan) if stored is None else stored
 
-    def _stored(self, what: str) -> Tensor | None:
+    def _load(self, what: str) -> Tensor | None:
         part = self._all.cache.load(self._file(what)) if self._all.cache else None
         if part is None or part["rows"].shape != (self._predictor.entities,):
             return None
@@ -259,7 +257,7 @@ class RowShifts:
     def lower(self) -> Tensor:
         """A number at most as large as the shift, for every row. [entities]"""
         if self._lower is None:
-            self._lower = self._stored("bound")
+            self._lower = self._load("bound")
         if self._lower is None and isinstance(self._predictor, EmbeddingModel):
             normaliser = self._partial_normalisers(self._predictor)
             self._lower = self._all.calibration.shift(self._count, self._log_observed, normaliser) - _SLACK
@@ -293,7 +291,7 @@ _SCORES = 4_000_000  # of a relation and direction at most: a large graph has fe
 _LARGE = 2_000  # entities from which on the rows of a predictor that offers no part of a row are not cheap
 
 
-def measured_rows(
+def measure_rows(
     graph: KnowledgeGraph,
     facts: TruthTable,
     model: Path,
@@ -307,7 +305,7 @@ def measured_rows(
     rows = TruthOnDemand(predictor, facts, graph.edges(*counted), rule, least)
     if not isinstance(predictor, EmbeddingModel) and rows.entities > _LARGE:
         return "nothing was measured, for that would take as long as the table", None
-    bounds = measured(rows, graph, observed)
+    bounds = measure_bounds(rows, graph, observed)
     tried, right = int(bounds.trials[-1].sum()), int(bounds.hits[-1].sum())
     if not graph.split_edges["valid"]:
         return "without valid edges nothing was measured, and nothing predicted is listed", {"bounds": bounds.as_dict()}
@@ -315,12 +313,14 @@ def measured_rows(
     return f"no truth is above what {found} bear out", {"bounds": bounds.as_dict()}
 
 
-def measured(rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ...], seed: int = 0) -> MeasuredBounds:
+def measure_bounds(
+    rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ...], seed: int = 0
+) -> MeasuredBounds:
     """The bounds of what is promised to be a missing fact; 0 throughout where there are no valid edges."""
     splits, rng = graph.split_edges, np.random.default_rng(seed)
     none = np.zeros(0)
     if not splits["valid"] or not splits["train"]:
-        return MeasuredBounds.of(1, none.astype(np.int64), none, none > 0)
+        return MeasuredBounds.from_trials(1, none.astype(np.int64), none, none > 0)
     edges = [graph.edges(split) for split in ("train", "valid")]
     facts = np.bincount(edges[0][1], minlength=len(graph.relations))
     drawn = rng.choice(len(facts), min(_RELATIONS, int(np.count_nonzero(facts))), replace=False, p=facts / facts.sum())
@@ -332,12 +332,12 @@ def measured(rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ..
             begun = np.unique(known[own])
             most = max(1, min(_ROWS, _SCORES // len(graph.entities)))
             for entity in rng.choice(begun, min(most, len(begun)), replace=False).tolist():
-                ids, truth = rows.predicted(entity, relation, inverse)
+                ids, truth = rows.predict_row(entity, relation, inverse)
                 new = ~np.isin(ids, known[other][known[own] == entity])
                 promised.append(truth[new])
                 is_fact.append(np.isin(ids[new], valid[other][valid[own] == entity]))
     truths = np.concatenate(promised).astype(np.float64)
-    found = MeasuredBounds.of(1, np.zeros(len(truths), dtype=np.int64), truths, np.concatenate(is_fact))
-    correction = SplitCorrection.of(splits["valid"], splits["test"], "valid" in observed, "test" in observed)
+    found = MeasuredBounds.from_trials(1, np.zeros(len(truths), dtype=np.int64), truths, np.concatenate(is_fact))
+    correction = SplitCorrection.from_sizes(splits["valid"], splits["test"], "valid" in observed, "test" in observed)
     missing = correction(torch.logit(torch.from_numpy(found.most).clamp(1e-12, 1 - 1e-12))).double().numpy()
     return replace(found, most=np.where(found.most > 0, missing, 0.0))

@@ -70,7 +70,7 @@ class GivenTable:
 
     def table(self) -> TruthTable:
         """The whole table, in memory."""
-        return TruthTable.of_relations(len(self.graph.entities), self.relations(), self.double, lambda: self.least)
+        return TruthTable.from_relations(len(self.graph.entities), self.relations(), self.double, lambda: self.least)
 
     @property
     def least(self) -> float:
@@ -203,7 +203,7 @@ def _batches(path: Path, graph: KnowledgeGraph) -> Iterator[dict[str, NDArray[An
         "tail": (entities, graph.entities),
     }
     seen = 0
-    for batch in _read(path):
+    for batch in _read_batches(path):
         rows: dict[str, NDArray[Any]] = {}
         for role, (table, names) in tables.items():
             column = batch[role]
@@ -220,7 +220,7 @@ def _batches(path: Path, graph: KnowledgeGraph) -> Iterator[dict[str, NDArray[An
         yield rows
 
 
-def _read(path: Path) -> Iterator[Any]:
+def _read_batches(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise BadInput(f"no such file: {path}")
     try:

@@ -70,7 +70,6 @@ class Facts:
     weighted: bool = False  # whether a graph without given truth is refused
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        """What the store is made of."""
         splits = known_splits(self.observed)
         if self.weighted and not graph.weighted:
             raise BadInput(
@@ -101,7 +100,6 @@ class Given:
             raise unknown("calibration of a table", self.calibration, (LEARNED, GIVEN))
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        """What the store is made of."""
         from tuplet.truth.parquet import GivenTable
 
         splits, learn = known_splits(self.observed), self.calibration == LEARNED
@@ -112,7 +110,7 @@ class Given:
         given = GivenTable.read(self.file, graph, splits, least, self.memory, work.parent)
         if learn:
             edges = given.table().predictions()
-            return self._learned(given.agreeing_graph(), edges, splits, progress)
+            return self._learn(given.agreeing_graph(), edges, splits, progress)
 
         def table(folder: Path) -> str:
             with FolderWriter(folder, TABLE) as writer:
@@ -135,18 +133,18 @@ class Given:
 
         return StoreContent(agreeing, table, meta)
 
-    def _learned(
+    def _learn(
         self, graph: KnowledgeGraph, edges: Predictions, splits: tuple[str, ...], progress: Report
     ) -> StoreContent:
         """A store whose calibration is learned on top of the given values."""
-        from tuplet.truth.calibration.calibrate import marked
+        from tuplet.truth.calibration.calibrate import mark_split
 
-        sure = edges.prediction[marked(graph, "valid", edges[:3])]
+        sure = edges.prediction[mark_split(graph, "valid", edges[:3])]
         if len(sure) and np.mean(sure >= HIGHEST_PREDICTION) > 0.5:
             # it was made by somebody who knew them, so it says nothing about what is unknown
             _not_learned("the file lists valid edges as certain, not as if they were unknown", LEARNED)
         _too_few(graph, edges, LEARNED)
-        return _Draft(graph, splits, table=str(self.file)).learned([edges], self.threshold, progress)
+        return _Draft(graph, splits, table=str(self.file)).learn([edges], self.threshold, progress)
 
 
 @dataclass(frozen=True)
@@ -182,10 +180,10 @@ class Predicted:
         _rule(self.calibration)
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
         from tuplet.predict.base import scores_columns
+        from tuplet.truth.calibration.calibrate import two_step_rules
         from tuplet.truth.candidates.score import FLOOR
-        from tuplet.truth.candidates.sources import choose, join_rules
+        from tuplet.truth.candidates.sources import HALF_LINKS, choose, join_two_step
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = _why_not_learned(graph, self.calibration)
@@ -194,8 +192,11 @@ class Predicted:
         facts = graph.edges(*COUNTED), graph.edges("valid")
         choice = choose(*graph_sizes(graph), *facts, self.candidates, scorers.values())
         floor = least if why == "" else max(choice.floor, min(FLOOR, 4 * least))
-        choice, two_step = join_rules(choice, *graph_sizes(graph), *facts, self.candidates)
-        choice = _limited(choice, self.limit, facts[0])
+        two_step = None
+        if self.candidates != HALF_LINKS and not choice.sources.everything and len(facts[1][0]):
+            rules = two_step_rules(*graph_sizes(graph), facts[0])
+            choice, two_step = (choice, None) if rules is None else join_two_step(choice, rules, *facts)
+        choice = _limit_rows(choice, self.limit, facts[0])
         scoring = _Scoring(choice.sources, floor, rule, self.memory, self.limit, 1 + len(self.later))
         progress("index", 0, 0, str(choice))
         folder, hashes = work if self.parts is None else Path(self.parts), [model.sha256 for model in about]
@@ -219,10 +220,10 @@ class Predicted:
         if why is None:
             several = [scores, *self._later(graph, scoring, two_step, work, progress)]
             told |= missing_rows(several)
-            return _Draft(graph, splits, about, told).learned(several, self.threshold, progress, scoring.over)
+            return _Draft(graph, splits, about, told).learn(several, self.threshold, progress, scoring.over)
         told |= missing_rows([scores])
         if why:
-            return _Draft(graph, splits, about, told).bounded(scores, self.threshold, why)
+            return _Draft(graph, splits, about, told).bound(scores, self.threshold, why)
 
         def report(graph: KnowledgeGraph, table: TruthTable) -> StoreReport:
             return replace(_plain_report(splits, as_if_unknown=True)(graph, table), candidates=told)
@@ -275,7 +276,6 @@ class HeldOut:
     limit: RowLimit | None = None  # of the rows, where these are dear and the time is limited
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        """What the store is made of; finished relations lie in `work`, so that another call continues from there."""
         from tuplet.truth.calibration.calibrate import (
             THRESHOLD,
             HiddenPart,
@@ -295,7 +295,7 @@ class HeldOut:
             split = self.hold_outs[0].part
         scorers, parts = self.hold_outs[0].scorers.values() if self.hold_outs else (), len(self.hold_outs)
         choice, rule = choose(*sizes, *split, HALF_LINKS if several else None, scorers), _rule(None)
-        choice = _limited(choice, self.limit, split.known)
+        choice = _limit_rows(choice, self.limit, split.known)
         scoring = _Scoring(choice.sources, min(FLOOR, 4 * least), rule, self.memory, self.limit, parts)
         trials = []
         for number, one in enumerate(self.hold_outs):
@@ -350,9 +350,8 @@ class OnDemand:
             raise BadInput("rows on demand need a calibration that has a name of its own, not module:function")
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        """What the store is made of."""
         from tuplet.predict.model_folder import find_model_folder
-        from tuplet.truth.on_demand import measured_rows
+        from tuplet.truth.on_demand import measure_rows
 
         splits, rule = known_splits(self.observed), _rule(self.calibration)
         why = None
@@ -365,7 +364,7 @@ class OnDemand:
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
             told, bounds = why, None
             if why is not None:
-                more, bounds = measured_rows(graph, table, folder, rule, least, splits, COUNTED)
+                more, bounds = measure_rows(graph, table, folder, rule, least, splits, COUNTED)
                 told = f"{why}; {more}"
             report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=told)
             return StoreMeta(graph.hash, splits, least, rule.as_dict() | (bounds or {}), (about,), report=report)
@@ -384,7 +383,7 @@ def list_predictors(predictors: Predictors | None) -> list[PathLike | LinkPredic
 # --- scores ----------------------------------------------------------------------------------------------------------
 
 
-def _limited(choice: CandidateChoice, limit: RowLimit | None, known: EdgeColumns) -> CandidateChoice:
+def _limit_rows(choice: CandidateChoice, limit: RowLimit | None, known: EdgeColumns) -> CandidateChoice:
     """The candidates in no more rows than there is time for."""
     return choice if limit is None else replace(choice, sources=limit.within(choice.sources, known))
 
@@ -523,7 +522,7 @@ class _Draft:
         table = table_writer(self.graph, self.observed, edges, least, may_miss)
         return StoreContent(self.graph, table, meta, calibration=arrays)
 
-    def learned(
+    def learn(
         self,
         scores: Sequence[ScoredEdges | Predictions],
         threshold: float | None,
@@ -544,7 +543,7 @@ class _Draft:
         def report(graph: KnowledgeGraph, made: TruthTable) -> StoreReport:
             """The diagrams count all candidates; those below the threshold are not listed."""
             splits, sizes = found.after.split.split(" and "), graph.split_edges
-            listed = sum(int(np.count_nonzero(calibrate.marked(graph, split, found.edges[:3]))) for split in splits)
+            listed = sum(int(np.count_nonzero(calibrate.mark_split(graph, split, found.edges[:3]))) for split in splits)
             return StoreReport(
                 **made.sizes(),
                 reliability=found.after.as_dict(),
@@ -555,7 +554,7 @@ class _Draft:
 
         return self.content(least, found.edges, report, found.as_dict(), several, found.fit.learned.arrays())
 
-    def bounded(self, scored: ScoredEdges, threshold: float | None, why: str) -> StoreContent:
+    def bound(self, scored: ScoredEdges, threshold: float | None, why: str) -> StoreContent:
         """A store of models that learned from all train edges; the few valid edges bound what they may promise."""
         from tuplet.truth.calibration.calibrate import THRESHOLD, HiddenPart, calibrate_hidden
         from tuplet.truth.calibration.fit import SplitCorrection
@@ -564,7 +563,7 @@ class _Draft:
         correction = SplitCorrection()
         if sizes["valid"]:
             seen = ("valid" in self.observed, "test" in self.observed)
-            correction = SplitCorrection.of(sizes["valid"], sizes["test"], *seen)
+            correction = SplitCorrection.from_sizes(sizes["valid"], sizes["test"], *seen)
         part = HiddenPart(self.graph.edges("train"), self.graph.edges("valid"))
         found = calibrate_hidden(graph_sizes(self.graph), [(part, scored)], correction, least)
         return self.borne_out(least, found, why, [scored])

@@ -192,11 +192,11 @@ class StoreFiles:
             unpredicted=self.graph.unpredicted,
         )
 
-    def learned(self) -> LearnedCalibration | None:
+    def load_calibration(self) -> LearnedCalibration | None:
         """The learned calibration of the store, if it has one."""
         return self._read_calibration("calibration", self.meta.calibration)
 
-    def newcomers(self) -> LearnedCalibration | None:
+    def load_newcomers(self) -> LearnedCalibration | None:
         """The calibration of new entities, if it was learned already."""
         return self._read_calibration("newcomers", self.meta.new.calibration)
 
@@ -205,7 +205,7 @@ class StoreFiles:
 
         if part not in self.folders or about is None:
             return None
-        return LearnedCalibration.of(open_directory(self.path / self.folders[part], part).arrays, about)
+        return LearnedCalibration.from_arrays(open_directory(self.path / self.folders[part], part).arrays, about)
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: StoreContent, force: bool = False) -> StoreFiles:
@@ -234,14 +234,14 @@ class StoreFiles:
         """The newest generation of the store at `path`, memory-mapped."""
         return newest(path)
 
-    def replaced(self, graph: KnowledgeGraph, table: TruthTable, meta: StoreMeta) -> StoreFiles:
+    def replace_tables(self, graph: KnowledgeGraph, table: TruthTable, meta: StoreMeta) -> StoreFiles:
         """The same store with another graph and table; the caller holds `writing(path)`."""
         with system_errors(self.path):
             content = StoreContent(graph, table, meta)
             _commit(Path(os.path.realpath(self.path)), content, self.folders, self.generation)
         return newest(self.path)
 
-    def changed(
+    def apply_changes(
         self,
         states: EdgeStates,
         names: Sequence[str],
@@ -254,7 +254,7 @@ class StoreFiles:
         """
         root, folders = Path(os.path.realpath(self.path)), dict(self.folders)
         delta = self.delta.then(Delta(states, tuple(names), attributes=attributes or AttributeStates()))
-        after = self._edited(delta)
+        after = self._apply_delta(delta)
         rest = replace(delta, counts=after.graph.counts)
         with system_errors(self.path):
             if len(delta.attributes) > RECENT:
@@ -269,9 +269,9 @@ class StoreFiles:
                 folders["layer"] = place(root, "layer", write)
                 rest = Delta(attributes=rest.attributes)
             manifest = _switch(root, folders, meta, rest, self.generation)
-        return after._named(manifest) if folders == self.folders else newest(self.path)
+        return after._describe(manifest) if folders == self.folders else newest(self.path)
 
-    def noted(self, meta: StoreMeta, **parts: FolderMaker) -> StoreFiles:
+    def note(self, meta: StoreMeta, **parts: FolderMaker) -> StoreFiles:
         """The next generation, in which the meta is another one, and some parts, if any are given.
 
         The caller holds `writing(path)`.
@@ -280,9 +280,9 @@ class StoreFiles:
         with system_errors(self.path):
             folders = self.folders | {part: place(root, part, write) for part, write in parts.items()}
             manifest = _switch(root, folders, meta, replace(self.delta, counts=self.graph.counts), self.generation)
-        return replace(self, folders=folders)._named(manifest)
+        return replace(self, folders=folders)._describe(manifest)
 
-    def merged(self, work: Path, hashes: Mapping[str, str], older: StoreFiles) -> bool:
+    def switch_to_merged(self, work: Path, hashes: Mapping[str, str], older: StoreFiles) -> bool:
         """Switch to folders in `work` that have all of an older generation; what came since is the delta over them.
 
         The caller holds `writing(path)`. False, and nothing is changed, if there are other folders meanwhile.
@@ -304,7 +304,7 @@ class StoreFiles:
             _switch(root, folders, self.meta, later, self.generation)
         return True
 
-    def _edited(self, delta: Delta) -> StoreFiles:
+    def _apply_delta(self, delta: Delta) -> StoreFiles:
         """The state with a later delta over the same folders; only what it changes is made anew."""
         new = delta.since(self.delta)
         if new.empty:
@@ -318,7 +318,7 @@ class StoreFiles:
             graph = replace(graph, attributes=delta.attributes.apply_to(self.attributes))
         return replace(self, graph=graph, table=table, facts=facts, delta=delta)
 
-    def _named(self, manifest: Mapping[str, Any]) -> StoreFiles:
+    def _describe(self, manifest: Mapping[str, Any]) -> StoreFiles:
         """The state as store.json describes it."""
         graph, meta = self.graph, StoreMeta.from_dict(manifest["meta"], self.path / MANIFEST)
         folders = manifest["folders"]
@@ -340,10 +340,10 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
         try:
             delta = deltas.read_delta(root, manifest.get("delta"), root / MANIFEST)
             same = held is not None and manifest["folders"] == held.folders and delta.continues(held.delta)
-            base = held if held is not None and same else _opened(root, manifest)
+            base = held if held is not None and same else _open_folders(root, manifest)
             entities = len(base.graph.entities) - len(base.delta.names) + len(delta.names)
             delta.refuse_misfit(root / str(manifest.get("delta")), entities, len(base.graph.relations))
-            return base._edited(delta)._named(manifest)
+            return base._apply_delta(delta)._describe(manifest)
         except (BadInput, CorruptStore):
             # A writer may have replaced the state between the steps; then there is another one to be read.
             if read_store(root) == manifest:
@@ -353,7 +353,7 @@ def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> Stor
                 raise
 
 
-def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
+def _open_folders(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     """The folders of a store, without its delta."""
     folders = manifest["folders"]
     graph = KnowledgeGraph.open(root / folders["graph"])
@@ -362,7 +362,7 @@ def _opened(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     for part, found in (("graph", graph.hash), ("table", opened.hash), ("facts", digest)):
         if part in folders and not is_named(folders[part], part, found):
             raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
-    table = TruthTable.of_directory(opened)
+    table = TruthTable.from_directory(opened)
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
         raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
     meta = StoreMeta.from_dict(manifest["meta"], root / MANIFEST)
@@ -439,7 +439,7 @@ def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, 
     made_of += [known[key] for key in ("model", "models", "calibration", "threshold") if key in known]
     content: dict[str, Any] = {"folders": folders, "generation": generation + 1, "meta": known}
     if not delta.empty:
-        data = delta.encoded()
+        data = delta.encode()
         content["delta"] = deltas.delta_name(data)
         made_of.append(content["delta"])
         write_bytes(root / content["delta"], data, force=True)
@@ -553,7 +553,7 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
                 if hides(store.graph, store.meta.observed):
                     hashes["facts"] = write_facts(work / "facts", store.graph, store.meta.observed)
             with writing(path, timeout, store) as now:
-                return now.merged(work, hashes, store)
+                return now.switch_to_merged(work, hashes, store)
         finally:
             remove(work)
 
@@ -600,7 +600,7 @@ def write_merged(folder: Path, table: TruthTable, progress: Report = silent) -> 
         return table.save(folder)  # bounds of single rows are kept as they are
 
     def relations() -> Iterator[RelationEdges]:
-        for r, edges in enumerate(table.merged()):
+        for r, edges in enumerate(table.merge_layers()):
             yield edges
             _tell(progress, "table", table.adjacency, r)
 

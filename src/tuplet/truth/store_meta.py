@@ -235,7 +235,7 @@ class StoreMeta:
         models = values.get("models") or ([] if first is None else [first])
         meta: StoreMeta = _read(StoreMeta, {**values, "models": models, "new": values.get("new_entities")}, where)
         if meta.calibration is not None:
-            _checked("name", str, meta.calibration.get("name"), where)
+            _check_value("name", str, meta.calibration.get("name"), where)
         return meta
 
 
@@ -243,14 +243,14 @@ def _read(kind: type[Any], values: Mapping[str, Any], where: object) -> Any:
     """A dataclass from a JSON object; a value of another type is refused by its key."""
     optional = {f.name for f in fields(kind) if f.default is not MISSING or f.default_factory is not MISSING}
     found = {
-        key: _checked(key, hint, values.get(key), where)
+        key: _check_value(key, hint, values.get(key), where)
         for key, hint in types(kind).items()
         if values.get(key) is not None or key not in optional
     }
     return kind(**found)
 
 
-def _checked(key: str, hint: Any, value: Any, where: object) -> Any:
+def _check_value(key: str, hint: Any, value: Any, where: object) -> Any:
     """A value of a JSON object in the type that a field declares."""
     declared = get_args(hint)[0] if isinstance(hint, UnionType) else hint  # the other one is None
     kind, parts = get_origin(declared) or declared, get_args(declared)
@@ -261,7 +261,7 @@ def _checked(key: str, hint: Any, value: Any, where: object) -> Any:
     if kind is tuple and isinstance(value, list | tuple):
         each = parts[:1] * len(value) if parts[-1] is ... else parts
         if len(each) == len(value):
-            return tuple(_checked(key, one, part, where) for one, part in zip(each, value, strict=True))
+            return tuple(_check_value(key, one, part, where) for one, part in zip(each, value, strict=True))
     elif kind is float and isinstance(value, int | float):
         return float(value)
     elif isinstance(value, kind):

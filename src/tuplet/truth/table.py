@@ -292,7 +292,7 @@ class TruthTable:
         origin = np.full(len(given), TRAIN, np.uint8) if source is None else np.asarray(source, dtype=np.uint8)
         columns = (heads, tails, truth, given, weight, origin)
         edges = (RelationEdges(*part) for part in relation_slices(relation, relations, *columns))
-        return TruthTable.of_relations(entities, edges, bool((truth[given] != 1).any()), threshold)
+        return TruthTable.from_relations(entities, edges, bool((truth[given] != 1).any()), threshold)
 
     @staticmethod
     def assemble(
@@ -313,10 +313,10 @@ class TruthTable:
         columns = (facts.heads, facts.tails, facts.truth, facts.source)
         stated = (RelationFacts(*part) for part in relation_slices(facts.relation, relations, *columns))
         edges = overlaid(stated, predicted, entities, relations)
-        return TruthTable.of_relations(entities, edges, bool((facts.truth != 1).any()), threshold)
+        return TruthTable.from_relations(entities, edges, bool((facts.truth != 1).any()), threshold)
 
     @staticmethod
-    def of_relations(
+    def from_relations(
         entities: int, edges: Iterable[RelationEdges], double: bool, threshold: float | Callable[[], float]
     ) -> TruthTable:
         """The table of the edges of each relation in turn; `double` if facts have a truth that is to be kept.
@@ -326,7 +326,7 @@ class TruthTable:
         sink = GrowingArrays()
         write_table(sink, entities, edges, double)
         made, least = sink.arrays(), threshold() if callable(threshold) else threshold
-        return TruthTable._of_arrays(made, Adjacency(*(made[name] for name in LAYOUT)), entities, least)
+        return TruthTable._from_arrays(made, Adjacency(*(made[name] for name in LAYOUT)), entities, least)
 
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
         """The listed edges of a row."""
@@ -334,12 +334,10 @@ class TruthTable:
         return Row(self.adjacency.neighbour[start:stop], self.truth[start:stop], self.observed[start:stop])
 
     def value(self, head: int, relation: int, tail: int) -> float:
-        """Truth of one edge."""
         entry = self.adjacency.find(head, relation, tail)
         return float(self.truth[entry]) if entry >= 0 else 0.0
 
     def observed_edge(self, head: int, relation: int, tail: int) -> bool:
-        """Whether the edge is a stated fact."""
         entry = self.adjacency.find(head, relation, tail)
         return entry >= 0 and bool(self.observed[entry])
 
@@ -375,7 +373,6 @@ class TruthTable:
         return prediction, source
 
     def row_max(self, entity: int, relation: int, inverse: bool) -> float:
-        """The largest truth of a row, 0 if it has no edge."""
         row = self.row(entity, relation, inverse)
         return float(row.truth.max()) if len(row.truth) else 0.0
 
@@ -439,7 +436,7 @@ class TruthTable:
         columns |= {name: getattr(self, name)[:entries] for name in ("truth", "observed", "by_truth")}
         return replace(self, adjacency=adjacency, layered=None, changes=(), **columns)
 
-    def merged(self) -> Iterator[RelationEdges]:
+    def merge_layers(self) -> Iterator[RelationEdges]:
         """All that the table and its newer layers say, relation by relation."""
         for r in range(self.relations):
             heads, tails, entries = self.adjacency.relation(r)
@@ -454,7 +451,7 @@ class TruthTable:
         """The same table without layers."""
         if not self.changes:
             return self
-        made = TruthTable.of_relations(self.entities, self.merged(), self.double, self.threshold)
+        made = TruthTable.from_relations(self.entities, self.merge_layers(), self.double, self.threshold)
         views = [self.adjacency.view(v) for v in range(2 * self.relations)]
         return replace(made, row_dropped=np.concatenate([self.row_dropped[v.rows] for v in views]))
 
@@ -504,23 +501,23 @@ class TruthTable:
     @staticmethod
     def open(path: str | os.PathLike[str]) -> TruthTable:
         """The table of a directory, memory-mapped; a relation is checked when it is first asked for."""
-        return TruthTable.of_directory(open_directory(path, KIND))
+        return TruthTable.from_directory(open_directory(path, KIND))
 
     @staticmethod
-    def of_directory(directory: Directory) -> TruthTable:
+    def from_directory(directory: Directory) -> TruthTable:
         """The table in an opened directory; arrays that do not fit together are refused: compiled code trusts them."""
         arrays, meta = directory.arrays, directory.meta
         try:
             entities = int(meta["entities"])
             adjacency = Adjacency.from_directory(directory, entities)
-            table = TruthTable._of_arrays(arrays, adjacency, entities, float(meta["threshold"]))
+            table = TruthTable._from_arrays(arrays, adjacency, entities, float(meta["threshold"]))
             _check(table)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptStore(f"{Path(directory.path)} is not a whole table: {error}") from None
         return table
 
     @staticmethod
-    def _of_arrays(
+    def _from_arrays(
         arrays: Mapping[str, NDArray[Any]], adjacency: Adjacency, entities: int, threshold: float
     ) -> TruthTable:
         dropped = arrays.get("row_dropped")

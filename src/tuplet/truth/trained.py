@@ -156,7 +156,7 @@ def plan(
     complex (rank 200, 100 negatives, 40 epochs)
     """
     limit = 60 * minutes
-    plans = [_counted(rung, sizes, speed, limit) for rung in ladder(sizes, speed, predictors)]
+    plans = [_count_seconds(rung, sizes, speed, limit) for rung in ladder(sizes, speed, predictors)]
     fitting = [number for number, one in enumerate(plans) if one.seconds <= limit * (1 - RESERVE)]
     chosen = fitting[-1] if fitting else 0
     return replace(plans[chosen], more=_more(plans, chosen, bool(fitting)))
@@ -182,7 +182,7 @@ def _together(kinds: Sequence[Sequence[TrainConfig]]) -> list[tuple[TrainConfig,
     return [tuple(kind[min(number, len(kind) - 1)] for kind in kinds) for number in range(max(map(len, kinds)))]
 
 
-def sampled(sizes: GraphSizes) -> bool:
+def is_sampled(sizes: GraphSizes) -> bool:
     """Whether there are so many entities that a step had better draw some."""
     return sizes.entities > SAMPLED_FROM * (2 * SAMPLED_BATCH + NEGATIVES)
 
@@ -195,7 +195,7 @@ def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainC
             yield replace(base, steps=max(LEAST_STEPS, round(passes * sizes.half_links / base.batch)))
         return
     base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else choose_settings(sizes.facts, model)
-    if sampled(sizes) and not speed.on_gpu:
+    if is_sampled(sizes) and not speed.on_gpu:
         base = replace(base, batch=SAMPLED_BATCH, negatives=NEGATIVES)
     for rank, epochs in ((50, 10), (50, 20), (100, 20), (100, 40), (200, 20), (200, 40)):
         if rank <= base.rank:
@@ -211,7 +211,7 @@ def worth_timing(model: str, sizes: GraphSizes, minutes: float, cores: int) -> b
     return training_seconds(least, sizes, speed) + index_seconds([least], sizes, speed) < 60 * minutes
 
 
-def _counted(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
+def _count_seconds(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
     models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
     return BuildPlan(models, index_seconds(rung, sizes, speed), limit, sizes.times, speed.on_gpu)
 
@@ -331,7 +331,7 @@ class ModelRun:
     report: Report
     clock: Callable[[], float] = time.monotonic  # for tests
 
-    def planned(self, request: ModelRequest) -> list[Path]:
+    def train_planned(self, request: ModelRequest) -> list[Path]:
         """Train the predictors that fit into the time, each in a folder of its own; returns these."""
         began, edges, found = self.clock(), TrainingEdges.from_graph(self.graph), list[Path]()
         chosen = self._plan(request, edges)
@@ -366,7 +366,7 @@ class ModelRun:
         kept.write(asdict(chosen))
         return chosen
 
-    def single(self, config: TrainConfig) -> list[Path]:
+    def train_single(self, config: TrainConfig) -> list[Path]:
         """Train one predictor with these settings, however long it takes."""
         self.train(TrainingEdges.from_graph(self.graph), self.folder, config)
         return [self.folder]
@@ -544,7 +544,7 @@ class RowWork:
     seconds: float  # of one
 
     @staticmethod
-    def of(network: Any, edges: TrainingEdges, clock: Callable[[], float] = time.monotonic) -> RowWork:
+    def from_network(network: Any, edges: TrainingEdges, clock: Callable[[], float] = time.monotonic) -> RowWork:
         """Count the half-links of one end, and time some of their rows on this machine."""
         heads, relation, _ = (np.asarray(side, dtype=np.int64) for side in edges.splits["train"])
         often, bound = int(np.bincount(relation).argmax()), network.on(edges)
@@ -629,7 +629,7 @@ class TimeGiven:
         return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
 
 
-def _planned(plan: KeptChoice, work: RowWork, left: float | None) -> dict[str, Any]:
+def _read_plan(plan: KeptChoice, work: RowWork, left: float | None) -> dict[str, Any]:
     """What was planned before; nothing if no relation is finished, or if there is no time for it any more."""
     before = plan.read() if any(plan.file.parent.glob("*/*.npz")) else {}
     return {} if before and left is not None and work.least_seconds(before["parts"]) > left else before
@@ -655,9 +655,9 @@ def recipe_in_turn(
     if len(facts[0]) > 2:  # two are hidden at least
         whole = TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations))
         network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
-        work, left = RowWork.of(network, whole), given.left()
+        work, left = RowWork.from_network(network, whole), given.left()
         about = {"graph": graph.hash, "model": name, "minutes": given.minutes, "device": device, "seed": seed}
-        before = _planned(plan := KeptChoice(folder / ROWS_PLAN, about), work, left)
+        before = _read_plan(plan := KeptChoice(folder / ROWS_PLAN, about), work, left)
         times = int(before["parts"]) if before else work.parts(ROWS_SECONDS if left is None else SHARE * left)
         parts = hide_twice(facts, seed, times)
         limit = _limit(plan, before, work, len(parts), left, given.minutes)
@@ -673,10 +673,10 @@ def recipe_at_once(
 ) -> Predicted:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = find_model_folder(PACKAGED)
-    work, times = RowWork.of(load(model, device), TrainingEdges.from_graph(graph)), 1 + windows
+    work, times = RowWork.from_network(load(model, device), TrainingEdges.from_graph(graph)), 1 + windows
     about = {"graph": graph.hash, "model": describe(model)["sha256"], "minutes": given.minutes, "device": device}
     plan, left = KeptChoice(folder / ROWS_PLAN, about | {"windows": windows}), given.left()
-    limit = _limit(plan, _planned(plan, work, left), work, times, left, given.minutes)
+    limit = _limit(plan, _read_plan(plan, work, left), work, times, left, given.minutes)
     report("plan", 0, 0, work.sentence(times, limit))
     return Predicted(model, device=device, later=[[model]] * windows, limit=limit, **choices)
 
@@ -714,7 +714,7 @@ def joins(
     edges = TrainingEdges.from_graph(graph)
     if device.startswith("cpu") and times * RowWork.least(network, edges).total > seconds:
         return False
-    work = RowWork.of(network, edges)
+    work = RowWork.from_network(network, edges)
     if times * work.total > seconds:
         report("plan", 0, 0, f"the packaged network is left out: its rows take about {duration(times * work.total)}")
         return False

@@ -60,7 +60,8 @@ class TwoStepRules:
 
     Relation 0 then relation 1 lead where relation 2 leads, two times of three.
 
-    >>> rules = TwoStepRules.of(9, 3, [0, 1, 2, 3, 4, 5, 0, 1], [0, 0, 0, 1, 1, 1, 2, 2], [3, 4, 5, 6, 7, 8, 6, 7])
+    >>> heads, relation, tails = [0, 1, 2, 3, 4, 5, 0, 1], [0, 0, 0, 1, 1, 1, 2, 2], [3, 4, 5, 6, 7, 8, 6, 7]
+    >>> rules = TwoStepRules.from_edges(9, 3, heads, relation, tails)
     >>> rules.confidence(2).tolist(), [column.tolist() for column in rules.pairs(2, least=0.2)]
     ([0.25], [[0, 1, 2], [6, 7, 8], [0.25, 0.25, 0.25]])
     """
@@ -79,7 +80,7 @@ class TwoStepRules:
         return 2 * self.relations
 
     @staticmethod
-    def of(
+    def from_edges(
         entities: int,
         relations: int,
         heads: Sequence[int] | NDArray[np.integer],

@@ -50,7 +50,7 @@ def guarantee(
         raise BadInput(f"{measured_on} holds graph {source.graph.hash[:12]}, {store} holds {home[:12]}")
     found = learn(queries, source, report)
     with writing(store, timeout) as files:
-        files.noted(files.meta, guarantees=found.save)
+        files.note(files.meta, guarantees=found.save)
     return found
 
 
@@ -72,7 +72,7 @@ def learn(queries: QuerySet, source: Source, report: Callable[[float, float], No
     """The scores of hidden answers, shape by shape."""
     told = None if report is None else lambda done: report(done, len(queries))
     about = {"queries": queries.digest, **{key: queries.meta.get(key) for key in ("known", "target", "seed")}}
-    return Guarantees.of(shape_scores(rank_held_out(source, None, queries, SCALE, told)), about)
+    return Guarantees.from_shapes(shape_scores(rank_held_out(source, None, queries, SCALE, told)), about)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from tuplet.lab.bench.queries import BenchQuery, QuerySet
 from tuplet.lab.bench.results import ResultRow, RunManifest, RunSettings, write_part
 from tuplet.query.source import Source
 from tuplet.store import open_store
-from tuplet.truth.cluster import Folder, arrived, ship
+from tuplet.truth.cluster import Folder, fetch_folder, ship
 
 Report: TypeAlias = Callable[[float, float], None]
 
@@ -125,8 +125,8 @@ def work(
 ) -> list[ResultRow]:
     """One unit in a worker, which keeps the store open for the next one; `model` is that of the options."""
     if model is not None:
-        settings = replace(settings, options={**settings.options, "model": arrived(model)})
-    return _open_evaluator(arrived(store), json.dumps(asdict(settings))).evaluate(queries)
+        settings = replace(settings, options={**settings.options, "model": fetch_folder(model)})
+    return _open_evaluator(fetch_folder(store), json.dumps(asdict(settings))).evaluate(queries)
 
 
 # --- workers -----------------------------------------------------------------------------------------------------

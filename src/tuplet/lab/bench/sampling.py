@@ -40,7 +40,7 @@ from tuplet.lab.bench.shapes import (
     symbols,
 )
 from tuplet.query.ranking import QueryGraph
-from tuplet.truth.cluster import Folder, arrived, ship
+from tuplet.truth.cluster import Folder, fetch_folder, ship
 
 Report: TypeAlias = Callable[[float, float], None]
 RULES_VERSION = 1
@@ -457,7 +457,7 @@ _Setting: TypeAlias = tuple[Folder, tuple[str, ...], tuple[str, ...], Rules]  # 
 
 def _sample_remotely(setting: _Setting, task: tuple[QueryShape, int | None, int, range]) -> _Found:
     graph, known, target, rules = setting
-    return _open_sampler(arrived(graph), known, target, rules).block(*task)
+    return _open_sampler(fetch_folder(graph), known, target, rules).block(*task)
 
 
 @cache

@@ -17,7 +17,7 @@ from tuplet.engines.given import judge
 from tuplet.errors import BadInput, PlacedError, TupletError, UnknownName, unknown
 from tuplet.lang.parse import LANGUAGE
 from tuplet.lang.print import write_name
-from tuplet.progress import aligned
+from tuplet.progress import align_columns
 from tuplet.query import ask as asking
 from tuplet.query import contents, evidence
 from tuplet.query.answers import Answers, show_entity
@@ -61,7 +61,7 @@ def question_prompt(store: Store, question: str) -> str:
             teaching(store),
             "",
             "Relations (head → tail):",
-            *aligned(listed),
+            *align_columns(listed),
             *more,
             "",
             "1. Find the exact name of everything the question names (tool `find`).",

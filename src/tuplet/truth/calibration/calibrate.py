@@ -62,17 +62,17 @@ class CalibrationResult:
     def as_dict(self) -> dict[str, Any]:
         """For the store: everything but the arrays."""
         held_out = {} if self.newest is None else {"holdout": self.newest.as_dict()}
-        return {"name": "learned", **held_out, **self.fit.learned.as_dict(), "borne_out": self._borne_out().as_dict()}
+        return {"name": "learned", **held_out, **self.fit.learned.as_dict(), "borne_out": self._bound_truth().as_dict()}
 
-    def _borne_out(self) -> BorneOut:
+    def _bound_truth(self) -> BorneOut:
         hidden = self.fit.learned.hidden
         truth, is_fact, weight = hidden(self.fit.held_out), self.fit.label > 0, self.fit.weight
-        return BorneOut.of(truth.cpu().numpy(), is_fact.cpu().numpy(), weight.cpu().numpy(), hidden.share)
+        return BorneOut.from_trials(truth.cpu().numpy(), is_fact.cpu().numpy(), weight.cpu().numpy(), hidden.share)
 
 
 def missing(graph: KnowledgeGraph, edges: Sequence[NDArray[Any]]) -> str | None:
     """Why nothing can be learned from these candidates (heads, relation, tails); None if it can."""
-    listed = int(np.count_nonzero(marked(graph, "valid", edges)))
+    listed = int(np.count_nonzero(mark_split(graph, "valid", edges)))
     if listed >= LEAST_VALID:
         return None
     return f"{listed:,} valid edges among the candidates, {LEAST_VALID} needed"
@@ -108,7 +108,7 @@ def calibrate(
     progress("calibrate", 0, 0, f"learning a calibration from {valid:,} valid edges among {listed:,} candidates")
     given, candidates, known, is_valid = trials[0]
     if newest is None:
-        hidden = SplitCorrection.of(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
+        hidden = SplitCorrection.from_sizes(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
         fitted = fit([Trial(known, candidates, is_valid)], hidden, until=until)
     else:
         fitted = _fit_newest(trials, until)
@@ -119,7 +119,7 @@ def calibrate(
         known = known_edges(graph, device, ("train", "valid"))
     truth = fitted.learned.truth(known, candidates, as_of_now, progress).cpu().numpy()
     if sizes["test"] and "test" not in observed:
-        belongs = {split: marked(graph, split, given[:3]) for split in SPLITS}
+        belongs = {split: mark_split(graph, split, given[:3]) for split in SPLITS}
         unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
         hidden_splits = [split for split in ("valid", "test") if split not in observed]
         fact = np.logical_or.reduce([belongs[split] for split in hidden_splits])[unseen]
@@ -127,7 +127,7 @@ def calibrate(
             reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
         )
     else:
-        is_test = np.concatenate([marked(graph, "test", trial.given[:3]) for trial in trials])
+        is_test = np.concatenate([mark_split(graph, "test", trial.given[:3]) for trial in trials])
         before, after = _cross_validated(fitted, np.concatenate([t.given.prediction for t in trials]), is_test)
     return CalibrationResult(given._replace(prediction=truth).reaching(threshold), fitted, before, after, newest)
 
@@ -143,7 +143,7 @@ class _ScoredTrial(NamedTuple):
 
 def _scored_trial(graph: KnowledgeGraph, scored: ScoredEdges | Predictions, device: str | torch.device) -> _ScoredTrial:
     given, candidates = _candidates(scored, device)
-    is_valid = torch.from_numpy(marked(graph, "valid", given[:3])).to(device)
+    is_valid = torch.from_numpy(mark_split(graph, "valid", given[:3])).to(device)
     return _ScoredTrial(given, candidates, known_edges(graph, device), is_valid)
 
 
@@ -183,13 +183,13 @@ def known_edges(
     known = with_rules(len(graph.entities), len(graph.relations), edges, device)
     if (date := _dates(graph, splits)) is not None:
         now, unit = _now(NewestHoldOut.from_graph(graph), date, "valid" in splits)
-        known = known.dated([_ids(side, device) for side in edges], torch.from_numpy(date).to(device), now, unit)
+        known = known.with_dates([_ids(side, device) for side in edges], torch.from_numpy(date).to(device), now, unit)
     return known
 
 
 def with_rules(entities: int, relations: int, edges: EdgeColumns, device: str | torch.device = "cpu") -> TrainEdges:
     """Any edges, with rules of two steps unless there are too many."""
-    known = TrainEdges.of(entities, relations, *(_ids(side, device) for side in edges))
+    known = TrainEdges.from_edges(entities, relations, *(_ids(side, device) for side in edges))
     return replace(known, two_step=two_step_rules(entities, relations, edges))
 
 
@@ -201,7 +201,7 @@ def two_step_rules(entities: int, relations: int, edges: EdgeColumns) -> TwoStep
         from tuplet.truth.two_step import TwoStepRules
     except ImportError:  # there is no numba; the fit says that it did without
         return None
-    return TwoStepRules.of(entities, relations, *edges)
+    return TwoStepRules.from_edges(entities, relations, *edges)
 
 
 def _dates(graph: KnowledgeGraph, splits: Sequence[str]) -> NDArray[np.float64] | None:
@@ -242,7 +242,7 @@ def _ids(side: NDArray[Any], device: str | torch.device) -> torch.Tensor:
     return torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device)
 
 
-def marked(graph: KnowledgeGraph, split: str, edges: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+def mark_split(graph: KnowledgeGraph, split: str, edges: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
     """Marks the edges (heads, relation, tails) that belong to a split, looked up relation by relation."""
     heads, relation, tails = edges
     order, bounds = by_relation(relation, len(graph.relations))
@@ -295,7 +295,7 @@ def promise_together(
     listed = two > 0
     label, each = torch.from_numpy(is_fact[listed]).float(), torch.from_numpy(weight[listed]).float()
     curve = Curve.fit(_logit(two[listed]), label, each, _KNOTS, _FACTS)
-    honest = correction.measured(curve(_logit(two[listed])), label, each)
+    honest = correction.lower_top(curve(_logit(two[listed])), label, each)
 
     def truth(mean: Floats) -> NDArray[np.float32]:
         return np.where(mean > 0, honest(curve(_logit(mean))).numpy(), np.float32(0))
@@ -428,7 +428,7 @@ def calibrate_hidden(
     else:
         none = np.zeros(0)
         judged = _Judged([np.zeros(len(mine)) for mine in free], none.astype(np.int64), none, none, none > 0, none)
-    bounds = MeasuredBounds.of(sizes[1], judged.relation, judged.held_out, judged.label, judged.weight)
+    bounds = MeasuredBounds.from_trials(sizes[1], judged.relation, judged.held_out, judged.label, judged.weight)
     if learned is not None:
         correction = learned.hidden  # the top is what was measured there
     chances = [bounds(scored.relation, promised) for (_, scored), promised in zip(trials, judged.promised, strict=True)]
@@ -446,11 +446,11 @@ def calibrate_hidden(
         edges, correction = _edges(sizes[0], joint.key, joint.truth), joint.correction
         held_out, label, stands_for = joint.of_two, joint.is_fact, joint.weight
     else:
-        edges = _mean(sizes[0], trials, free, [_corrected(correction, chance) for chance in chances])
-        held_out = _corrected(correction, bounds(judged.relation, judged.held_out))
+        edges = _mean(sizes[0], trials, free, [_correct(correction, chance) for chance in chances])
+        held_out = _correct(correction, bounds(judged.relation, judged.held_out))
         label, stands_for = judged.label, judged.weight
     after = reliability(held_out, label, split="hidden", weight=np.where(label, correction.times, 1.0) * stands_for)
-    borne_out = None if learned is None else BorneOut.of(held_out, label, stands_for, correction.share)
+    borne_out = None if learned is None else BorneOut.from_trials(held_out, label, stands_for, correction.share)
     return HeldOutResult(edges.reaching(threshold), facts, learned, line, bounds, correction, before, after, borne_out)
 
 
@@ -510,10 +510,10 @@ def _mean(
 
 def _edges(entities: int, key: NDArray[np.int64], truth: Floats) -> Predictions:
     pair = key % entities**2
-    return Predictions.of(pair // entities, key // entities**2, pair % entities, truth)
+    return Predictions.from_columns(pair // entities, key // entities**2, pair % entities, truth)
 
 
-def _corrected(correction: SplitCorrection, chance: Floats) -> NDArray[np.float32]:
+def _correct(correction: SplitCorrection, chance: Floats) -> NDArray[np.float32]:
     inside = torch.from_numpy(np.clip(chance, 1e-12, 1 - 1e-12))
     return np.where(chance > 0, correction(torch.logit(inside)).numpy(), np.float32(0))
 

@@ -78,13 +78,13 @@ class SplitCorrection:
 
     Facts are hidden by a split at random, so an edge is a test edge `test / valid` times as often as a valid one.
 
-    >>> SplitCorrection.of(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
+    >>> SplitCorrection.from_sizes(valid=100, test=100, valid_observed=True)   # it is not valid: is it test?
     SplitCorrection(times=1.0, given=1.0, soft=0.9, most=1.0)
-    >>> SplitCorrection.of(valid=100, test=100, valid_observed=False)  # is it one of both?
+    >>> SplitCorrection.from_sizes(valid=100, test=100, valid_observed=False)  # is it one of both?
     SplitCorrection(times=2.0, given=0.0, soft=0.9, most=1.0)
-    >>> SplitCorrection.of(valid=100, test=0, valid_observed=True)     # nobody knows; as often as a valid edge was
+    >>> SplitCorrection.from_sizes(valid=100, test=0, valid_observed=True)  # nobody knows; as often as a valid edge was
     SplitCorrection(times=1.0, given=0.0, soft=0.9, most=1.0)
-    >>> SplitCorrection.of(valid=100, test=200, valid_observed=True, test_observed=True)  # the same, and it is not test
+    >>> SplitCorrection.from_sizes(valid=100, test=200, valid_observed=True, test_observed=True)  # and it is not test
     SplitCorrection(times=1.0, given=2.0, soft=0.9, most=1.0)
     """
 
@@ -94,7 +94,7 @@ class SplitCorrection:
     most: float = 1.0  # … this
 
     @staticmethod
-    def of(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> SplitCorrection:
+    def from_sizes(valid: int, test: int, valid_observed: bool, test_observed: bool = False) -> SplitCorrection:
         """From the sizes of the splits alone."""
         if test_observed:
             return SplitCorrection(1.0, test / valid)
@@ -125,7 +125,7 @@ class SplitCorrection:
         far = 1 - 0.5 / (1 + (2 * above).clamp(min=1).log())
         return torch.where(truth > self.soft, self.soft + room * torch.where(above > 0.5, far, above), truth)
 
-    def measured(self, logit: Tensor, label: Tensor, weight: Tensor) -> SplitCorrection:
+    def lower_top(self, logit: Tensor, label: Tensor, weight: Tensor) -> SplitCorrection:
         """The same, promising the surest candidates no more than they bear out when they are held out.
 
         A few hundred facts leave the top uncertain, and a share above 1 is cut, so that mistakes upwards are all that
@@ -134,8 +134,8 @@ class SplitCorrection:
 
         >>> half = SplitCorrection(1.0, 1.0)  # as many test edges as valid ones: half of the surest are valid
         >>> logit, label = torch.full((100,), 0.1), torch.arange(100) % 2
-        >>> few = half.measured(logit, label, torch.ones(100))
-        >>> many = half.measured(logit, label, torch.full((100,), 50.0))
+        >>> few = half.lower_top(logit, label, torch.ones(100))
+        >>> many = half.lower_top(logit, label, torch.full((100,), 50.0))
         >>> [round(float(each(logit[:1])), 2) for each in (half, few, many)]  # unmeasured, 50 of 100, 2,500 of 5,000
         [0.98, 0.9, 0.98]
         """
@@ -276,7 +276,7 @@ class LearnedCalibration:
         return out
 
     @staticmethod
-    def of(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> LearnedCalibration:
+    def from_arrays(arrays: Mapping[str, NDArray[Any]], values: Mapping[str, Any]) -> LearnedCalibration:
         """What `arrays` and `as_dict` gave."""
         return LearnedCalibration(
             tuple(values["names"]),
@@ -345,7 +345,7 @@ def fit(
         cells.append(_columns_at(known, edges, names, some))
     places, weight, label, log_truth, fold = (torch.cat(side) for side in zip(*drawn, strict=True))
     table = torch.cat(cells, 1)
-    bins = Bins.of(table)
+    bins = Bins.from_columns(table)
     line = fit_line(log_truth, label, weight)
     pool = TreeRows(bins(table), label, weight, line[0] + line[1] * log_truth)
     telling, each = by_first_fit(pool, size, chosen.seed)
@@ -365,7 +365,7 @@ def fit(
         "without": list(without),
         "loss_per_valid_edge": {name: round(value * float(weight.sum()) / facts, 4) for name, value in losses.items()},
     }
-    honest = hidden.measured(bent, label, weight)
+    honest = hidden.lower_top(bent, label, weight)
     return CrossFit(LearnedCalibration(names, line, bins, folds, curve, honest, about), places, bent, label, weight)
 
 

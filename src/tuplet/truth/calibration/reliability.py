@@ -56,7 +56,7 @@ def upper_bound(hits: float, trials: float, confidence: float = CONFIDENCE) -> f
 class MeasuredBounds:
     """The bound of every kind, from what was promised to candidates and which of them were hidden facts.
 
-    >>> bounds = MeasuredBounds.of(1, np.zeros(40, int), np.full(40, 0.3), np.arange(40) < 2)
+    >>> bounds = MeasuredBounds.from_trials(1, np.zeros(40, int), np.full(40, 0.3), np.arange(40) < 2)
     >>> bounds(np.zeros(3, int), np.array([0.3, 0.9, 0.001])).round(3).tolist()  # 2 of 40; surer; never tried
     [0.149, 0.149, 0.0]
     """
@@ -66,7 +66,7 @@ class MeasuredBounds:
     most: Floats  # [relations + 1, bins] the bounds
 
     @staticmethod
-    def of(
+    def from_trials(
         relations: int,
         relation: NDArray[np.integer],
         promised: Floats,
@@ -139,7 +139,7 @@ class BorneOut:
 
     >>> sure, unsure = np.full(1000, 0.9), np.full(9000, 0.1)
     >>> label = np.concatenate([np.arange(1000) < 900, np.arange(9000) < 900])
-    >>> found = BorneOut.of(np.concatenate([sure, unsure]), label, np.ones(10_000), lambda chance: chance)
+    >>> found = BorneOut.from_trials(np.concatenate([sure, unsure]), label, np.ones(10_000), lambda chance: chance)
     >>> truth = np.array([0.0, 0.1, 0.9, 1.0])
     >>> found.least(truth).round(2).tolist(), found.most(truth).round(2).tolist()
     ([0.0, 0.09, 0.88, 0.88], [0.0, 0.11, 0.92, 1.0])
@@ -151,7 +151,9 @@ class BorneOut:
     upper: Floats  # [groups + 1] rising
 
     @staticmethod
-    def of(truth: Floats, is_fact: NDArray[np.bool_], weight: Floats, share: Callable[[float], float]) -> BorneOut:
+    def from_trials(
+        truth: Floats, is_fact: NDArray[np.bool_], weight: Floats, share: Callable[[float], float]
+    ) -> BorneOut:
         """From candidates that were judged as if unknown; of those that are no facts each stands for `weight`.
 
         `share` is what the chance to be one of the held-out facts means: the chance to be a fact.

@@ -55,7 +55,7 @@ class Bins:
     What is not a number lies below everything: if a column has any, they have the first bin for themselves. Columns are
     float16, so a table with the bin of each of the 65,536 numbers there are answers faster than a search.
 
-    >>> bins = Bins.of(torch.tensor([[1.0, 2.0, 3.0, 4.0], [1.0, 1.5, 2.0, torch.nan]]).half(), most=2)
+    >>> bins = Bins.from_columns(torch.tensor([[1.0, 2.0, 3.0, 4.0], [1.0, 1.5, 2.0, torch.nan]]).half(), most=2)
     >>> bins(torch.tensor([[0.0, 9.0, torch.nan], [0.0, 9.0, torch.nan]]).half()).tolist()
     [[0, 1, 0], [1, 1, 0]]
     """
@@ -63,7 +63,7 @@ class Bins:
     edges: Tensor  # float32 [columns, bins - 1] ascending, padded with infinity
 
     @staticmethod
-    def of(columns: Tensor, most: int = _BINS) -> Bins:
+    def from_columns(columns: Tensor, most: int = _BINS) -> Bins:
         """At most `most` bins of about equally many rows, for every column. float16 [columns, rows]"""
         rows = columns.shape[1]
         edges = torch.full((len(columns), most - 1), torch.inf, device=columns.device)
@@ -170,7 +170,7 @@ def boost(
     No tree is begun after `until`, by the monotonic clock.
 
     >>> x = torch.linspace(0, 1, 1000)
-    >>> bins = Bins.of(x[None].half())(x[None].half())
+    >>> bins = Bins.from_columns(x[None].half())(x[None].half())
     >>> rows = TreeRows(bins, (x > 0.5).float(), torch.ones(1000), torch.zeros(1000))
     >>> trees, _ = boost(rows, TreeSettings(trees=20))
     >>> ((trees(bins) > 0) == (x > 0.5)).float().mean().item() > 0.99

@@ -148,7 +148,7 @@ class _Halves(NamedTuple):
     scale: float
 
     @staticmethod
-    def of(values: Tensor, width: int) -> _Halves:
+    def from_values(values: Tensor, width: int) -> _Halves:
         """Rows are filled up with zeros; the scale is a power of two, so nothing is lost by it."""
         largest = float(values.abs().max()) if values.numel() else 0.0
         scale = 2.0 ** math.floor(math.log2(_HIGHEST / largest)) if 0 < largest < math.inf else 1.0
@@ -164,7 +164,7 @@ class KernelProducts(ScoreProducts):
         given = rows.shape[1]
         chunk = max(16, triton.next_power_of_2(given)) if given <= _WHOLE else _CHUNK
         width = -(-given // chunk) * chunk
-        self._rows, self._columns = (_Halves.of(side, width) for side in (rows, columns))
+        self._rows, self._columns = (_Halves.from_values(side, width) for side in (rows, columns))
         self.scale = self._rows.scale * self._columns.scale  # products are so many times as large as scores
         blocks, tiles = -(-len(rows) // ROWS), -(-len(columns) // COLUMNS)
         shares = max(1, min(tiles, _PROGRAMS // max(1, blocks)))
@@ -180,14 +180,12 @@ class KernelProducts(ScoreProducts):
             kernel[self.grid](*sides, *arguments, **self.constants)
 
     def log_sums(self) -> Tensor:
-        """log Σ exp of the scores of each row."""
         shape = self.grid[1], self.sizes[0]
         top, total = (torch.empty(shape, device=self._rows.high.device) for _ in range(2))
         self._run(_log_sums, top, total, *self.sizes, math.log2(math.e) / self.scale)
         return torch.logsumexp(top * math.log(2) + total.log(), 0)
 
     def count_reaching(self, thresholds: Tensor) -> Tensor:
-        """How many scores of each row reach each of its thresholds."""
         levels = thresholds.shape[1]
         shape = self.grid[1], self.sizes[0], levels
         counts = torch.empty(shape, dtype=torch.int32, device=thresholds.device)

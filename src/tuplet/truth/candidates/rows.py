@@ -125,7 +125,6 @@ class WrittenScores(ScoreProducts):
         self.rows, self.scores = scores, scores
 
     def tiles(self, least: Tensor | None = None) -> Iterator[Tile]:
-        """The block itself."""
         numbers = torch.arange(max(self.scores.shape), device=self.scores.device)
         yield numbers[: len(self.scores)], numbers[: self.scores.shape[1]], self.scores
 
@@ -263,7 +262,7 @@ class HalfLinks:
     per_fact: int | None = None  # columns that a row looks at for each of its facts; None: all of them
 
     @staticmethod
-    def of(
+    def from_edges(
         relation: int, inverse: bool, heads: Tensor, tails: Tensor, columns: Tensor, rows: Tensor | None = None
     ) -> HalfLinks:
         """Those of the known facts of a relation; with `rows` all of these, whether they have a fact or not."""
@@ -369,17 +368,17 @@ class RowLogs:
             pass
         return self
 
-    def held(self, like: RowLogs) -> Tensor | None:
+    def copy_held(self, like: RowLogs) -> Tensor | None:
         """The log truth of whole rows as others hold it, once all blocks were computed; None where it is not held.
 
-        Together with the shifts it is all that `given` needs on another machine.
+        Together with the shifts it is all that `restore` needs on another machine.
         """
         if not self.whole:
             return None
         none = torch.zeros(0, self.predictor.entities, dtype=like.held_as, device=self.links.rows.device)
         return torch.cat([none, *(block.to(none.dtype) for block in self._held)])
 
-    def given(self, shifts: Tensor, held: Tensor | None) -> RowLogs:
+    def restore(self, shifts: Tensor, held: Tensor | None) -> RowLogs:
         """The same as if all blocks had been computed here."""
         self.shifts, self.held_as = shifts, None
         if held is not None:
@@ -480,7 +479,7 @@ class RowLogs:
             keys.append(self._key(links.rows[row + start], place if self.whole else links.columns[place]))
         return torch.cat(keys)
 
-    def checked(self, floor: float, most: int | None, keys: Tensor) -> SearchCheck:
+    def check_search(self, floor: float, most: int | None, keys: Tensor) -> SearchCheck:
         """What a search did not find, and what rows that list their most leave out, by some rows that are scored whole.
 
         `keys`: what is listed, ascending.

@@ -44,7 +44,7 @@ from tuplet.truth.calibration.fit import side_by_side
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
 from tuplet.truth.candidates.scorer import CandidateScorer, CountedRows, Part, RowProgress, RowsDone, ShardSize
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources, TwoStepPairs
-from tuplet.truth.cluster import Folder, RayExecutor, arrived
+from tuplet.truth.cluster import Folder, RayExecutor, fetch_folder
 from tuplet.truth.edges import EdgeColumns, ScoredEdges, SearchCheck
 from tuplet.truth.recipes import open_predictors
 from tuplet.truth.rules import Calibration
@@ -111,7 +111,7 @@ class WholeTask:
                     elif made:
                         part = scorer.open_pairs(self.number)
                     else:
-                        part = scorer.listed(rows := scorer.rows(scorer.links(self.number)))
+                        part = scorer.list_edges(rows := scorer.rows(scorer.links(self.number)))
                         rows = [] if scorer.two_step is None else rows  # they may hold many numbers
                 if cache and not scorer.late:
                     cache.save(name, part)
@@ -141,9 +141,9 @@ class SweepTask:
             for place, both in enumerate(swept):
                 for side, like in zip(both, whole[place], strict=True):
                     part[f"shifts-{place}-{side.links.inverse:d}"] = side.shifts
-                    if (held := side.held(like)) is not None:
+                    if (held := side.copy_held(like)) is not None:
                         part[f"held-{place}-{side.links.inverse:d}"] = held
-            searched = scorer.searched(swept, part["keys"])
+            searched = scorer.check_search(swept, part["keys"])
         return {self.name: {name: array.cpu().numpy() for name, array in part.items()} | searched}
 
     def _some(self, scorer: CandidateScorer, side: RowLogs) -> HalfLinks:
@@ -177,7 +177,9 @@ class FillTask:
                         held = self.held[place]
                         known = None if held is None else torch.from_numpy(held).to(device)
                         shifts = torch.from_numpy(self.shifts[place]).to(device)
-                        logs[place] = scorer.row_logs(scorer.scorers[place], some).given(shifts, known).at(heads, tails)
+                        logs[place] = (
+                            scorer.row_logs(scorer.scorers[place], some).restore(shifts, known).at(heads, tails)
+                        )
         found: NDArray[np.float32] = logs.cpu().numpy()
         return found
 
@@ -187,7 +189,7 @@ RelationTask: TypeAlias = FirstTask | FillTask
 Runner: TypeAlias = Callable[[Sequence[RelationTask]], Iterator[tuple[int, Any]]]  # place of a task, what came of it
 
 
-def cut(scorer: CandidateScorer, number: int) -> list[SweepTask]:
+def cut_shards(scorer: CandidateScorer, number: int) -> list[SweepTask]:
     """The shards of a relation that is too large for one task; none of any other."""
     entities, facts = scorer.counts.entities, len(scorer.counts.edges(number)[0])
     kinds = [name for name in scorer.names(number) if "-two-step-" not in name]
@@ -221,7 +223,7 @@ def plan_relations(scorer: CandidateScorer, cache: RelationCache | None, workers
     """The tasks of all relations. Large ones come first: they would keep everybody waiting at the end."""
 
     def shards(number: int) -> list[SweepTask]:
-        return [] if cache and cache.has(number) else cut(scorer, number)
+        return [] if cache and cache.has(number) else cut_shards(scorer, number)
 
     sweeps, whole = list[FirstTask](), list[FirstTask]()
     for number, tasks in enumerate(side_by_side(shards, range(scorer.scorers[0].relations), workers)):
@@ -293,7 +295,7 @@ def _fill(scorer: CandidateScorer, number: int, shards: Sequence[tuple[bool, Par
         rules, kind = "-two-step-" in name, int("-open-" in name and "-two-step-" not in name)
         mine = slice(None) if kind else by_rule if rules else ~by_rule
         heads, tails = (side.astype(np.int32) for side in np.divmod(keys[kind][mine], scorer.counts.entities))
-        searched = {} if rules else sum(map(SearchCheck.of_part, swept[kind]), SearchCheck()).in_part()
+        searched = {} if rules else sum(map(SearchCheck.from_part, swept[kind]), SearchCheck()).in_part()
         made[name] = {"heads": heads, "tails": tails, "logs": logs[kind][:, :, mine]} | searched
     return made
 
@@ -389,13 +391,13 @@ def score_candidates(
 
     found, searched = {}, {}
     for number, parts in finished_parts(scorer, tasks, cache, run, told.task):
-        found[number] = _merged(list(parts.values()))
-        if (check := sum(map(SearchCheck.of_part, parts.values()), SearchCheck())).rows:
+        found[number] = _merge_parts(list(parts.values()))
+        if (check := sum(map(SearchCheck.from_part, parts.values()), SearchCheck())).rows:
             searched[number] = check
-    scored = replace(joined(tuple(scorers), dict(sorted(found.items()))), searched=searched)
+    scored = replace(join_parts(tuple(scorers), dict(sorted(found.items()))), searched=searched)
     if sources.useful_from is None and not math.isfinite(until):
         return scored
-    return replace(scored, rows=RowsDone.of(counted, sources, told.late))
+    return replace(scored, rows=RowsDone.from_edges(counted, sources, told.late))
 
 
 def workers_for(scorers: Iterable[LinkPredictor]) -> int:
@@ -423,7 +425,7 @@ def finished_relations(
     return RelationCache(root, key, floor, rule, *counted)
 
 
-def _merged(parts: Sequence[Part]) -> Part:
+def _merge_parts(parts: Sequence[Part]) -> Part:
     """Parts of one relation that have no edge in common, in order."""
     if len(parts) == 1:
         return parts[0]
@@ -433,7 +435,7 @@ def _merged(parts: Sequence[Part]) -> Part:
     return {"heads": heads[order], "tails": tails[order], "logs": logs[:, :, order]}
 
 
-def joined(names: tuple[str, ...], found: Mapping[int, Mapping[str, NDArray[Any]]]) -> ScoredEdges:
+def join_parts(names: tuple[str, ...], found: Mapping[int, Mapping[str, NDArray[Any]]]) -> ScoredEdges:
     """The parts of some relations, in ascending order, in one."""
     parts = list(found.values())
     which = np.repeat(np.array(list(found), dtype=np.int32), [len(part["heads"]) for part in parts])
@@ -463,10 +465,10 @@ class ScoringJob:
 @lru_cache(maxsize=1)
 def _open_scorer(job: ScoringJob) -> CandidateScorer:
     """What scores relations, in a worker."""
-    graph = KnowledgeGraph.open(arrived(job.graph))
+    graph = KnowledgeGraph.open(fetch_folder(job.graph))
     known = graph.edges(*job.counted)
     # The graph was checked where the job comes from; here it is a copy of it.
-    scorers, _ = open_predictors([arrived(model) for model in job.models], graph, job.device, other_graph=True)
+    scorers, _ = open_predictors([fetch_folder(model) for model in job.models], graph, job.device, other_graph=True)
     if workers_for(scorers.values()) > 1:
         torch.set_num_threads(1)
     pairs = None

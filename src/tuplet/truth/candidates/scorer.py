@@ -71,14 +71,12 @@ class CountedRows:
         self.some = _BATCHES * torch.get_num_threads() * int(getattr(predictor, "batch", _BATCH))
 
     def tails(self, heads: Tensor, relation: int) -> Tensor:
-        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
-        return self._counted(heads, relation, False)
+        return self._count_rows(heads, relation, False)
 
     def heads(self, tails: Tensor, relation: int) -> Tensor:
-        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
-        return self._counted(tails, relation, True)
+        return self._count_rows(tails, relation, True)
 
-    def _counted(self, near: Tensor, relation: int, inverse: bool) -> Tensor:
+    def _count_rows(self, near: Tensor, relation: int, inverse: bool) -> Tensor:
         parts = [torch.zeros(0, self.entities, device=near.device)]
         for some in torch.split(near, self.some):
             if self.told.over:
@@ -160,7 +158,7 @@ class RowsDone:
     of_facts: int = 0
 
     @staticmethod
-    def of(known: EdgeColumns, sources: CandidateSources, late: Mapping[int, int]) -> RowsDone:
+    def from_edges(known: EdgeColumns, sources: CandidateSources, late: Mapping[int, int]) -> RowsDone:
         """Of sources with so many rows; of each relation some were `late`."""
         relation, facts, entity = _rows_of_one_end(known)
         kept = usefulness(facts, entity) >= (sources.useful_from or 0.0)
@@ -237,7 +235,7 @@ class CandidateScorer:
         if not sources.everything:
             # Shares of whole numbers, and the largest of them: the same entities are plausible on every device.
             ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in counted)
-            self.views = EntityViews.of(first.entities, first.relations, *ids)
+            self.views = EntityViews.from_edges(first.entities, first.relations, *ids)
         self.shared_links = lru_cache(maxsize=4)(self.links)  # among the shards of a relation
         self.told: RowProgress | None = None
 
@@ -255,13 +253,13 @@ class CandidateScorer:
 
     def relation(self, number: int) -> dict[str, NDArray[Any]]:
         """The listed edges of a relation, and the log truth of every scorer in both directions."""
-        return self.listed(self.rows(self.links(number)))
+        return self.list_edges(self.rows(self.links(number)))
 
     def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
         """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""
         rows = self.rows(self.links(number, without_fact=True))
         keys = self.reaching(rows)
-        return self.part(self.open_keys(number, keys), rows) | self.searched(rows, keys)
+        return self.part(self.open_keys(number, keys), rows) | self.check_search(rows, keys)
 
     def two_step_pairs(
         self, number: int, before: Sequence[Part], rows: Sequence[Sequence[RowLogs]]
@@ -280,7 +278,7 @@ class CandidateScorer:
             both = []
             for links in self._half_links(number, scorer) if scores_columns(scorer) else ():
                 needed = torch.isin(known[links.inverse], ends[links.inverse])
-                few = HalfLinks.of(number, links.inverse, known[0][needed], known[1][needed], links.columns)
+                few = HalfLinks.from_edges(number, links.inverse, known[0][needed], known[1][needed], links.columns)
                 both.append(self.row_logs(scorer, replace(few, per_fact=links.per_fact)).swept())
             sides.append(both)
         return self.part(fresh, sides)
@@ -320,15 +318,15 @@ class CandidateScorer:
         (heads, tails), ends = self.counts.edges(number), self.ends(keys)
         return keys[~torch.isin(ends[0], heads) & ~torch.isin(ends[1], tails)]
 
-    def searched(self, rows: Sequence[Sequence[RowLogs]], keys: Tensor) -> dict[str, NDArray[Any]]:
+    def check_search(self, rows: Sequence[Sequence[RowLogs]], keys: Tensor) -> dict[str, NDArray[Any]]:
         """How much of what reaches the floor is listed, where columns are searched for or rows list their most."""
-        checks = (side.checked(self.floor, self.sources.most, keys) for both in rows for side in both)
+        checks = (side.check_search(self.floor, self.sources.most, keys) for both in rows for side in both)
         return sum(checks, SearchCheck()).in_part()
 
-    def listed(self, rows: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
+    def list_edges(self, rows: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
         """The edges that reach the floor in some row."""
         keys = self.reaching(rows)
-        return self.part(keys, rows) | self.searched(rows, keys)
+        return self.part(keys, rows) | self.check_search(rows, keys)
 
     def part(self, keys: Tensor, sides: Sequence[Sequence[RowLogs]]) -> dict[str, NDArray[Any]]:
         """What the rows of each scorer say about the edges of these keys; NaN for one that has none."""
@@ -377,7 +375,7 @@ class CandidateScorer:
                     rows = torch.nonzero(support[inverse] >= least).view(-1)
             elif not sees_facts(scorer) or len(self.scorers) == 1:
                 rows = everyone  # those of a predictor that sees the facts are dear: beside another it gets fewer
-            links.append(HalfLinks.of(number, inverse, heads, tails, columns, rows).looking(sources.per_fact))
+            links.append(HalfLinks.from_edges(number, inverse, heads, tails, columns, rows).looking(sources.per_fact))
         if rows is not None or sources.rows_from is not None or not has_one_side(scorer):
             return links
         counts = [len(side.rows) for side in links]

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, unknown
 from tuplet.predict.base import LinkPredictor, has_one_side, kind_of, sees_facts
-from tuplet.truth.calibration.calibrate import two_step_rules
 from tuplet.truth.candidates.rows import DEARER, is_searchable
 from tuplet.truth.edges import EdgeColumns, Floats
 from tuplet.truth.known_edges import EntityViews, one_thread
@@ -250,7 +249,7 @@ def ends_by_relation(
     What is below `least` may be 0.
     """
     ids = (torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device) for side in known)
-    views = EntityViews.of(entities, relations, *ids)
+    views = EntityViews.from_edges(entities, relations, *ids)
     heads, which, tails = (np.asarray(side, dtype=np.int64) for side in valid)
     order = np.argsort(which, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(relations + 1))
@@ -339,20 +338,6 @@ class TwoStepCounts:
         cost, gain = DEARER * np.diff(self.pairs, prepend=0), np.diff(self.held, prepend=0)
         poor = (gain == 0) | (gain < share * cost)
         return int(np.argmax(np.append(poor, True)))
-
-
-def join_rules(
-    choice: CandidateChoice,
-    entities: int,
-    relations: int,
-    known: EdgeColumns,
-    valid: EdgeColumns,
-    asked: str | None = None,
-) -> tuple[CandidateChoice, TwoStepPairs | None]:
-    """What `join_two_step` says of the rules of the known edges, unless half-links alone or all pairs are scored."""
-    wanted = asked != HALF_LINKS and not choice.sources.everything and len(valid[0])
-    rules = two_step_rules(entities, relations, known) if wanted else None
-    return (choice, None) if rules is None else join_two_step(choice, rules, known, valid)
 
 
 def join_two_step(

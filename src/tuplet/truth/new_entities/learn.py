@@ -31,9 +31,9 @@ from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, SplitC
 from tuplet.truth.calibration.reliability import Reliability, reliability
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
-from tuplet.truth.candidates.score import joined
-from tuplet.truth.cluster import Folder, RayExecutor, arrived
-from tuplet.truth.edges import EdgeColumns, ScoredEdges, edge_numbers
+from tuplet.truth.candidates.score import join_parts
+from tuplet.truth.cluster import Folder, RayExecutor, fetch_folder
+from tuplet.truth.edges import EdgeColumns, ScoredEdges, edge_numbers, first_places
 from tuplet.truth.known_edges import TrainEdges, one_thread
 from tuplet.truth.new_entities.predict import network_of
 from tuplet.truth.rules import Calibration
@@ -59,13 +59,13 @@ class EntityRows:
         return len(self.entity)
 
     @staticmethod
-    def of(known: TrainEdges, entities: Sequence[int]) -> EntityRows:
+    def from_entities(known: TrainEdges, entities: Sequence[int]) -> EntityRows:
         """The rows of some entities that have a fact or are likely to have one.
 
         What is a tail of relation 0 is one of relation 1 in 9 of 9 + 5 cases.
 
         >>> edges = [(0, 0, end) for end in range(3, 12)] + [(1, 1, end) for end in range(3, 12)] + [(2, 0, 3)]
-        >>> rows = EntityRows.of(TrainEdges.of(12, 2, *torch.tensor(edges).T), [2, 3])
+        >>> rows = EntityRows.from_entities(TrainEdges.from_edges(12, 2, *torch.tensor(edges).T), [2, 3])
         >>> list(zip(rows.entity.tolist(), rows.view.tolist()))
         [(2, 0), (3, 1), (3, 3)]
         """
@@ -122,8 +122,8 @@ class ComputedRows:
     sees_facts = True
 
     @staticmethod
-    def of(network: LinkPredictor, rows: EntityRows, told: Callable[[int], None]) -> ComputedRows:
-        """The rows of a network with `mixed_rows`; `told` how many are done now and then."""
+    def from_network(network: LinkPredictor, rows: EntityRows, tell: Callable[[int], None]) -> ComputedRows:
+        """The rows of a network with `mixed_rows`; `tell` how many are done now and then."""
         order = np.lexsort((rows.entity, rows.view))  # rows of one relation together describe it once
         entity, view = (torch.from_numpy(side[order]) for side in (rows.entity, rows.view))
         number = view // 2 + network.relations * (view % 2)
@@ -131,20 +131,17 @@ class ComputedRows:
         for start in range(0, len(rows), _ROWS):
             some = slice(start, start + _ROWS)
             parts.append(network.mixed_rows(entity[some], number[some]))  # type: ignore[attr-defined]
-            told(min(len(rows), start + _ROWS))
+            tell(min(len(rows), start + _ROWS))
         places = {key: place for place, key in enumerate(zip(entity.tolist(), view.tolist(), strict=True))}
         return ComputedRows(network.entities, network.relations, places, torch.cat(parts))
 
     def tails(self, heads: Tensor, relation: int) -> Tensor:
-        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
         return self._rows(heads, 2 * relation)
 
     def heads(self, tails: Tensor, relation: int) -> Tensor:
-        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
         return self._rows(tails, 2 * relation + 1)
 
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
-        """Scores of single edges [n] → [n]."""
         found = zip(heads.tolist(), relation.tolist(), tails.tolist(), strict=True)
         return torch.stack([self.scores[self.places[h, 2 * r], t] for h, r, t in found])
 
@@ -166,7 +163,7 @@ def score_rows(scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], known: E
     relations = np.unique(np.concatenate([rows.view // 2 for _, rows in scorers.values()])).tolist()
     with one_thread():
         found = {number: _score_relation(number, scorers, edges, entities) for number in relations}
-    return joined(tuple(scorers), found)
+    return join_parts(tuple(scorers), found)
 
 
 def _score_relation(
@@ -201,18 +198,16 @@ def _half_links(number: int, heads: Tensor, tails: Tensor, rows: EntityRows, eve
         near = torch.from_numpy(np.unique(rows.entity[rows.view == 2 * number + inverse]))
         own = torch.isin(tails if inverse else heads, near)
         if len(near):
-            found.append(HalfLinks.of(number, inverse, heads[own], tails[own], everyone, near))
+            found.append(HalfLinks.from_edges(number, inverse, heads[own], tails[own], everyone, near))
     return found
 
 
 def put_together(parts: Sequence[ScoredEdges]) -> ScoredEdges:
     """Parts with the same scorers in one; of an edge that two parts list, both ends being asked about, the first."""
-    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in ("relation", "heads", "tails")]
-    relation, heads, tails = columns
-    order = np.lexsort((tails, heads, relation))
-    first = np.ones(len(order), dtype=bool)
-    first[1:] = np.logical_or.reduce([(column[order][1:] != column[order][:-1]) for column in columns])
-    kept = order[first]
+    relation, heads, tails = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("relation", "heads", "tails")
+    )
+    kept = first_places(relation, heads, tails)
     logs = np.concatenate([part.logs for part in parts], axis=2)[:, :, kept]
     return ScoredEdges(heads[kept], relation[kept], tails[kept], parts[0].scorers, logs)
 
@@ -231,7 +226,7 @@ class SimilarEnds:
     0 and 1 share end 3 of relation 0; 1 also has 4, which speaks for 4 where 0 is asked about.
 
     >>> edges = np.array([[0, 0, 3], [1, 0, 3], [1, 0, 4], [2, 0, 5]]).T
-    >>> similar = SimilarEnds.of(6, 1, (edges[0], edges[1], edges[2]))
+    >>> similar = SimilarEnds.from_edges(6, 1, (edges[0], edges[1], edges[2]))
     >>> np.argsort(-similar.tails(torch.tensor([0]), 0)[0])[:2].tolist()
     [4, 3]
     """
@@ -250,7 +245,7 @@ class SimilarEnds:
     sees_facts = True  # the known ends of a row are the ones it is most sure of
 
     @staticmethod
-    def of(entities: int, relations: int, edges: EdgeColumns) -> SimilarEnds:
+    def from_edges(entities: int, relations: int, edges: EdgeColumns) -> SimilarEnds:
         """Of known edges."""
         heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in edges)
         near, far = np.concatenate([heads, tails]), np.concatenate([tails, heads])
@@ -265,11 +260,9 @@ class SimilarEnds:
         return SimilarEnds(entities, relations, entity_ptr, view[order], far[order], rows, row_ptr, by_view)
 
     def tails(self, heads: Tensor, relation: int) -> NDArray[np.float32]:
-        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
         return self._scores(heads, 2 * relation)
 
     def heads(self, tails: Tensor, relation: int) -> NDArray[np.float32]:
-        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
         return self._scores(tails, 2 * relation + 1)
 
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> NDArray[np.float32]:
@@ -331,24 +324,24 @@ class KnownGraph:
     known: TrainEdges
 
     @staticmethod
-    def of(entities: int, relations: int, edges: EdgeColumns, network: AnyGraphModel) -> KnownGraph:
+    def from_edges(entities: int, relations: int, edges: EdgeColumns, network: AnyGraphModel) -> KnownGraph:
         """The edges of a graph of that many entities and relations."""
         bound = network.on(TrainingEdges({"train": edges}, entities, relations))
-        similar = SimilarEnds.of(entities, relations, edges)
+        similar = SimilarEnds.from_edges(entities, relations, edges)
         return KnownGraph(edges, bound, similar, with_rules(entities, relations, edges))
 
     def rows(self, entities: Sequence[int]) -> EntityRows:
         """The rows of some entities that are worth computing."""
-        return EntityRows.of(self.known, entities)
+        return EntityRows.from_entities(self.known, entities)
 
     def portion(self) -> int:
         """How many rows the network computes at a time."""
         return max(_FEWEST_ROWS, min(512, _CELLS // self.known.entities))
 
-    def score(self, rows: EntityRows, told: Callable[[int], None]) -> ScoredEdges:
+    def score(self, rows: EntityRows, tell: Callable[[int], None]) -> ScoredEdges:
         """The candidates in some rows, without known edges."""
         walked = rows.where(rows.walked)
-        computed = ComputedRows.of(self.network, walked, told)
+        computed = ComputedRows.from_network(self.network, walked, tell)
         return score_rows({"any-graph": (computed, walked), "similar": (self.similar, rows)}, self.edges)
 
     def truth(self, learned: LearnedCalibration, scored: ScoredEdges) -> NDArray[np.float32]:
@@ -403,7 +396,7 @@ def learn(
         return found >= ENOUGH or spent > _ROWS_UNTIL * limit or (spent > seconds and found >= STEADY)
 
     for known, hidden, chosen in _made_new(entities, facts, seed):
-        scene = KnownGraph.of(entities, relations, known, network)
+        scene = KnownGraph.from_edges(entities, relations, known, network)
         ready = ready or time.monotonic() - began
         parts: list[ScoredEdges] = []
         keys = np.sort(edge_numbers(entities, hidden))
@@ -413,10 +406,10 @@ def learn(
                 break
             done, before = rows_done, found
 
-            def told(count: int, done: int = done, before: int = before) -> None:
+            def tell(count: int, done: int = done, before: int = before) -> None:
                 progress("learn", before, ENOUGH, f"hidden facts; {done + count:,} rows of entities made new")
 
-            scored = scene.score(some, told)
+            scored = scene.score(some, tell)
             already = int(seen.sum())
             seen |= np.isin(keys, edge_numbers(entities, scored.edges))
             found += int(seen.sum()) - already
@@ -500,23 +493,20 @@ class RowsJob:
     relations: int
     before: int  # entities without new ones
 
-    def open(self) -> KnownGraph:
-        """Ready to score rows."""
-        folder = Path(arrived(self.edges))
-        known, older = (_columns(np.load(folder / f"{name}.npy")) for name in ("known", "older"))
-        network, _ = network_of(arrived(self.model))
-        suits = network.on(TrainingEdges({"train": older}, self.before, self.relations))
-        return KnownGraph.of(self.entities, self.relations, known, suits)
-
 
 @lru_cache(maxsize=1)
-def _opened(job: RowsJob) -> KnownGraph:
-    return job.open()
+def _open_scene(job: RowsJob) -> KnownGraph:
+    """What scores rows, in a worker."""
+    folder = Path(fetch_folder(job.edges))
+    known, older = (_columns(np.load(folder / f"{name}.npy")) for name in ("known", "older"))
+    network, _ = network_of(fetch_folder(job.model))
+    suits = network.on(TrainingEdges({"train": older}, job.before, job.relations))
+    return KnownGraph.from_edges(job.entities, job.relations, known, suits)
 
 
 def score_portion(job: RowsJob, rows: EntityRows) -> ScoredEdges:
     """The candidates in some rows, in a worker."""
-    return _opened(job).score(rows, lambda _: None)
+    return _open_scene(job).score(rows, lambda _: None)
 
 
 @contextmanager
@@ -537,7 +527,7 @@ def on_cluster(
                 sent[id(scene)] = RowsJob(pool.ship(path), pool.ship(find_model_folder(str(model))), *sizes)
             return sent[id(scene)]
 
-        def score(scene: KnownGraph, rows: EntityRows, told: Callable[[int], None]) -> ScoredEdges:
+        def score(scene: KnownGraph, rows: EntityRows, tell: Callable[[int], None]) -> ScoredEdges:
             portions = list(rows.portions(scene.portion()))  # as in one process: rows meet in them
             parts, done = [], 0
             for portion, found in zip(
@@ -545,7 +535,7 @@ def on_cluster(
             ):
                 done += portion.walks
                 parts.append(found)
-                told(done)
+                tell(done)
             return put_together(parts)
 
         yield score, len(pool.actors)

@@ -110,7 +110,7 @@ def stale_rows(store: StoreFiles, facts: EdgeColumns | None = None) -> StaleRows
     return StaleRows(rows // views, rows % views)
 
 
-def told(store: StoreFiles) -> dict[str, Any]:
+def describe(store: StoreFiles) -> dict[str, Any]:
     """What `tuplet info` says of the new entities; nothing where there are none."""
     new, count = store.meta.new, store.meta.changes.new_entities
     if not count:
@@ -264,7 +264,7 @@ class _Work:
         from tuplet.truth.new_entities.learn import EntityCalibration, learn
 
         known = self.store.meta.new.calibration or {}
-        before = self.store.newcomers() if known.get("network") == digest else None
+        before = self.store.load_newcomers() if known.get("network") == digest else None
         enough = max(_LEARNING, _SHARE_OF_LEARNING * self.limit) if np.isfinite(self.limit) else _LEARNING
         most, made = _MOST_LEARNING * self.limit, known.get("made", {})
         # it is learned again where there was too little time before, and is twice as much now
@@ -281,11 +281,11 @@ class _Work:
             return None
         with writing(self.store.path, self.timeout, self.store) as now:
             if isinstance(found, str):
-                self.store = now.noted(replace(now.meta, new=replace(now.meta.new, why=found)))
+                self.store = now.note(replace(now.meta, new=replace(now.meta.new, why=found)))
                 return None
             new = replace(now.meta.new, calibration={**found.as_dict(), "network": digest}, why=None)
             write = arrays_writer("newcomers", found.learned.arrays())
-            self.store = now.noted(replace(now.meta, new=new), newcomers=write)
+            self.store = now.note(replace(now.meta, new=new), newcomers=write)
             return found.learned
 
     def predict(
@@ -298,7 +298,7 @@ class _Work:
         waiting, made = new.ids, (new.calibration or {}).get("made", {})
         if self.left() < made.get("ready", 0.0):  # not even the first row could begin
             return self.waiting_on(report)
-        scene = KnownGraph.of(*sizes_of(self.store), facts, network)
+        scene = KnownGraph.from_edges(*sizes_of(self.store), facts, network)
         rows = scene.rows(waiting)
         walked = rows.where(rows.walked)
         ends = np.searchsorted(walked.entity, waiting, side="right")  # rows come by entity, as those that wait do
@@ -339,7 +339,7 @@ class _Work:
                 done = done[~np.isin(done, _differing_ends(facts, known_facts(now)))]
             mine = predicted.where(np.isin(predicted.heads, done) | np.isin(predicted.tails, done))
             # what was predicted about them before, and no longer is, goes
-            everything = Predictions.joined([mine, _without_truth(now, done)])
+            everything = Predictions.join([mine, _without_truth(now, done)])
             self.store = with_truth(now, everything, now.meta.new.without(done.tolist()))
         return PredictionReport(entities=len(done), facts=len(mine.heads))
 
@@ -366,7 +366,7 @@ def with_truth(store: StoreFiles, predicted: Predictions, new: NewEntities) -> S
     sizes = store.meta.report
     sizes = replace(sizes, edges=sizes.edges + more, predicted=(sizes.predicted or 0) + more)
     meta = replace(store.meta, report=sizes, new=new)
-    return store.changed(states, (), meta) if states.edges else store.noted(meta)
+    return store.apply_changes(states, (), meta) if states.edges else store.note(meta)
 
 
 def _differing_ends(before: EdgeColumns, after: EdgeColumns) -> NDArray[np.integer]:
@@ -386,7 +386,7 @@ def _without_truth(store: StoreFiles, entities: NDArray[np.integer]) -> Predicti
         for end in row.ids[~row.observed].tolist()
     ]
     heads, relation, tails = np.array(found, dtype=np.int32).reshape(-1, 3).T
-    return Predictions.of(heads, relation, tails, np.zeros(len(found)))
+    return Predictions.from_columns(heads, relation, tails, np.zeros(len(found)))
 
 
 def sizes_of(store: StoreFiles) -> tuple[int, int]:
@@ -410,7 +410,7 @@ def update(
     refuse_wrong(seconds, model)
     began = time.monotonic()
     report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True, ray=ray)
-    learned, facts = store.newcomers(), known_facts(store)
+    learned, facts = store.load_newcomers(), known_facts(store)
     met = len(store.graph.entities) - first_new(store)
     new = store.meta.new
     if report.why is not None or learned is None or (new.met == met and not new.later):
@@ -421,7 +421,7 @@ def update(
     rows = EntityRows(found.entity, found.view, np.ones(len(found.entity), dtype=bool))
     if len(rows) and not _fits(store, len(rows), until, progress):
         return replace(report, stale_rows=len(rows)), store
-    moved = _moved(store, rows, learned, model, until, progress) if len(rows) else _nothing()
+    moved = _move_stale(store, rows, learned, model, until, progress) if len(rows) else _nothing()
     if moved is None:
         return replace(report, stale_rows=len(rows)), store
     with writing(path, timeout, store) as now:
@@ -437,12 +437,12 @@ def _fits(store: StoreFiles, rows: int, until: float, progress: Report) -> bool:
         return True
     expected = 2 * (made.get("ready", 0.0) + rows * made["seconds"] / made["rows"])
     fits = bool(time.monotonic() + expected <= until)
-    told = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
-    progress("update", 0, 0, told if fits else f"{told}, which is more than there is; they stay as they are")
+    tell = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
+    progress("update", 0, 0, tell if fits else f"{tell}, which is more than there is; they stay as they are")
     return fits
 
 
-def _moved(
+def _move_stale(
     store: StoreFiles,
     rows: EntityRows,
     learned: LearnedCalibration,
@@ -455,24 +455,24 @@ def _moved(
     from tuplet.truth.new_entities.learn import KnownGraph
 
     facts, network = known_facts(store), network_for(store, model)[0]
-    scenes = [KnownGraph.of(*sizes_of(store), edges, network) for edges in (facts_met(store, facts), facts)]
+    scenes = [KnownGraph.from_edges(*sizes_of(store), edges, network) for edges in (facts_met(store, facts), facts)]
     parts, done = [_nothing()], 0
     for some in rows.portions(scenes[0].portion()):
         logits = []
         for number, scene in enumerate(scenes):
 
-            def told(count: int, before: int = done * 2 + number * len(some)) -> None:
+            def tell(count: int, before: int = done * 2 + number * len(some)) -> None:
                 progress("update", before + count, 2 * len(rows), "rows around new entities, without and with them")
 
             if time.monotonic() > until:
                 return None
-            scored = scene.score(some, told)
+            scored = scene.score(some, tell)
             edges = candidates_of(scored, scored.predictions(), "cpu")
             numbers = edge_numbers(len(store.graph.entities), scored.edges)
             logits.append((numbers, learned.logit(scene.known, edges, later=True).double().numpy()))
-        parts.append(_shifted(_listed(store, some), len(store.graph.entities), logits))
+        parts.append(_shift(_list_predictions(store, some), len(store.graph.entities), logits))
         done += len(some)
-    return Predictions.joined(parts)  # an edge may lie in two stale rows
+    return Predictions.join(parts)  # an edge may lie in two stale rows
 
 
 def _nothing() -> Predictions:
@@ -480,7 +480,7 @@ def _nothing() -> Predictions:
     return Predictions(none, none, none, none.astype(np.float32))
 
 
-def _listed(store: StoreFiles, rows: EntityRows) -> Predictions:
+def _list_predictions(store: StoreFiles, rows: EntityRows) -> Predictions:
     """The predictions that a store lists in some rows, those about new entities aside."""
     heads, relation, tails, truth = [], [], [], []
     for entity, view in zip(rows.entity.tolist(), rows.view.tolist(), strict=True):
@@ -492,10 +492,10 @@ def _listed(store: StoreFiles, rows: EntityRows) -> Predictions:
         relation.append(np.full_like(own, view // 2))
         truth.append(row.truth[kept])
     columns = [np.concatenate(column) for column in (heads, relation, tails)]
-    return Predictions.of(columns[0], columns[1], columns[2], np.concatenate(truth))
+    return Predictions.from_columns(columns[0], columns[1], columns[2], np.concatenate(truth))
 
 
-def _shifted(
+def _shift(
     listed: Predictions, entities: int, logits: list[tuple[NDArray[np.int64], NDArray[np.float64]]]
 ) -> Predictions:
     """Listed predictions, each moved from the log odds before to those after; one that is not in both lists stays."""
