@@ -34,15 +34,12 @@ _LIST_PLACES = {
 
 
 class Part(NamedTuple):
-    """A connected part of a clause. `members` are the clause's variables behind the part's, the free ones first."""
+    """A connected part of a clause."""
 
-    members: tuple[int, ...]
-    free: int  # how many of them are free; at least one: of a purely existential part the first stands as free
-    existential: bool  # purely existential: only its best value counts
+    outline: PartOutline
     layout: Layout
     program: Program
-    select: Longs  # [free] its free variables in the order asked for
-    leading: Longs  # [steps] how many of these, from the first on, are known after each step
+    leading: Longs  # [steps] how many of the variables asked for, from the first on, are known after each step
     conditions: tuple[BoundCondition, ...]
     few: Few  # where the search begins, by the part's variables
     tests: ConditionTests | None  # what the program looks into
@@ -52,15 +49,15 @@ class Part(NamedTuple):
 class PartOutline:
     """What of a part depends on the form of its clause alone."""
 
-    members: tuple[int, ...]
-    free: int
-    existential: bool
+    members: tuple[int, ...]  # the clause's variables behind the part's, the free ones first
+    free: int  # how many of them are free; at least one: of a purely existential part the first stands as free
+    existential: bool  # purely existential: only its best value counts
     edges: tuple[int, ...]  # positions of its atoms in the clause
     different: tuple[int, ...]
     constants: tuple[tuple[int, int], ...]  # atoms with a constant: number in the part, position in the clause
     tests: tuple[int, ...]  # positions of its conditions in the clause
     shape: Shape
-    select: Longs
+    select: Longs  # [free] its free variables in the order asked for
     layouts: dict[tuple[int, ...], tuple[Layout, Longs]]  # with `leading`, by order of the anchors, then the root
 
     def layout(
@@ -153,8 +150,7 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
         layout, leading = part.layout(spans, relations, source, few)
         unequal = [~min(different[i]) for i in part.different] if part.different else []
         program = _fill(layout, relations, spans, unequal, source, few, tests)
-        own = part.members, part.free, part.existential
-        parts.append(Part(*own, layout, program, part.select, leading, conditions, few, tests))
+        parts.append(Part(part, layout, program, leading, conditions, few, tests))
     return BoundClause(clause, source, outline, tuple(parts), tuple(ground))
 
 
@@ -302,7 +298,7 @@ def _fill(
 def _describe(part: Part, rows: SearchRows, variables: tuple[str, ...]) -> list[str]:
     lines = []
     layout, program = part.layout, part.program
-    names = [variables[v] for v in part.members]
+    names = [variables[v] for v in part.outline.members]
     conditions = [describe_condition(condition, lambda v: f"?{variables[v]}") for condition in part.conditions]
     whole, later = 1.0, dict(enumerate(conditions))  # those that no step tests
     for i, step in enumerate(layout.steps):

@@ -33,7 +33,7 @@ def new_state(part: Part) -> State:
         state = _spare[part.layout.sizes].pop()
         state.count.base.fill(0)  # and all that begins as 0 beside it
         state.floor[0] = 0.0
-        return state._replace(select=part.select, leading=part.leading)
+        return state._replace(select=part.outline.select, leading=part.leading)
     return _make_state(part)
 
 
@@ -50,7 +50,7 @@ def _make_state(part: Part) -> State:
         "worth": (NODES, 4), "heap_bound": (2 * NODES,), "memo_value": (MEMO,), "frame_value": (depth, 2),
         "level_value": (levels + 1, 2), "floor": (1,),
     }  # fmt: skip
-    made: dict[str, NDArray[Any]] = {"select": part.select, "leading": part.leading}
+    made: dict[str, NDArray[Any]] = {"select": part.outline.select, "leading": part.leading}
     # Arrays share three blocks: making an array costs more than filling a small one.
     for make, kind, shapes in ((np.zeros, np.int64, zeros), (np.empty, np.int64, longs), (np.empty, np.float64, reals)):
         block, at = make(sum(map(prod, shapes.values())), kind), 0
@@ -144,13 +144,13 @@ class PartStream:
         if self.done or self.stopped is not None:
             n = 0
         room = min(n, FIRST_ROOM)
-        out, truth = np.empty((room, len(self.part.members)), dtype=np.int32), np.empty(room)
+        out, truth = np.empty((room, len(self.part.outline.members)), dtype=np.int32), np.empty(room)
         self.state.count[kernel.EMITTED] = 0
         while True:
             status = self._work(len(out), out, truth, NO_ORDER, NO_SPARE)
             if status != kernel.FILLED or len(out) >= n:
                 break
-            wanted, size = min(len(out), n - len(out)), tuple_size(len(self.part.members))
+            wanted, size = min(len(out), n - len(out)), tuple_size(len(self.part.outline.members))
             more = self.effort.fit_rows(wanted, size)
             if more < wanted and more <= len(out) // 16:  # not worth copying what there is
                 self.effort.memory.full = True
@@ -170,7 +170,7 @@ class PartStream:
             n = min(n, len(known[0]))
             if self.stopped is not None:  # who asked puts in order what there is
                 return known[0][:n], known[1][:n], False
-        out, truth = np.empty((2 * n + 64, len(self.part.members)), dtype=np.int32), np.empty(2 * n + 64)
+        out, truth = np.empty((2 * n + 64, len(self.part.outline.members)), dtype=np.int32), np.empty(2 * n + 64)
         count = self.state.count
         count[kernel.EMITTED] = 0
         if known is not None:
@@ -247,7 +247,7 @@ class PartStream:
         of others is forgotten.
         """
         n = len(tuples)
-        most, truth, witness = np.ones(n), np.empty(n), np.empty((n, len(self.part.members)), dtype=np.int32)
+        most, truth, witness = np.ones(n), np.empty(n), np.empty((n, len(self.part.outline.members)), dtype=np.int32)
         done, slice_size, forgotten = 0, SLICE, -1
         while done < n:
             room = slice_size if until.seconds is None else min(slice_size, SLICE + int(SLOWEST * until.left()))
@@ -295,7 +295,7 @@ class PartStream:
             chosen = chosen[np.sort(first)]
         chosen = chosen[:n]
         at = node[chosen]
-        values = np.zeros((len(chosen), self.part.free), dtype=np.int32)
+        values = np.zeros((len(chosen), self.part.outline.free), dtype=np.int32)
         for step in range(last, -1, -1):
             if not steps[step, kernel.HELD]:
                 values[:, steps[step, kernel.VARIABLE]] = state.nodes[at, kernel.ENTITY]
@@ -319,7 +319,8 @@ class ClauseStream:
         self.parts: list[PartStream] = []
         self.aside: list[PartStream] = []
         for part in clause.parts:
-            (self.aside if part.existential else self.parts).append(PartStream(part, clause.rows.rows, logic, effort))
+            streams = self.aside if part.outline.existential else self.parts
+            streams.append(PartStream(part, clause.rows.rows, logic, effort))
         self.best_aside: list[Ids] = []  # the best values of the first variable of each purely existential part
         self.lists: list[tuple[Ids, Values]] = []  # what was taken from each part
         self.heap: list[tuple[float, tuple[int, ...]]] = []
@@ -346,12 +347,12 @@ class ClauseStream:
         for part, places in zip(self.parts, self.places, strict=True):
             value, found, done = part.points(np.ascontiguousarray(tuples[:done, places], dtype=np.int32), until)
             truth[:done] = self.logic.conjunction(truth[:done], value[:done])
-            witness[:done, part.part.members] = found[:done]
+            witness[:done, part.part.outline.members] = found[:done]
         for part, best in zip(self.aside, self.best_aside, strict=True):
             value, found, finished = part.points(best, until)
             done = done if finished == len(best) else 0
             truth = self.logic.conjunction(truth, value[0] if len(value) else 0.0)
-            witness[:, part.part.members] = found if len(best) else -1
+            witness[:, part.part.outline.members] = found if len(best) else -1
         for a, b in self.clause.outline.equal:
             truth[tuples[:, a] != tuples[:, b]] = 0.0
         for copy, other in self.clause.outline.copies:
@@ -417,7 +418,7 @@ class ClauseStream:
         if not self.parts and not self.done:
             heapq.heappush(self.heap, (-self.factor, ()))
         elif len(self.parts) > 1 and not self.done:
-            self.lists = [(np.zeros((0, p.part.free), dtype=np.int32), np.zeros(0)) for p in self.parts]
+            self.lists = [(np.zeros((0, p.part.outline.free), dtype=np.int32), np.zeros(0)) for p in self.parts]
             self._push((0,) * len(self.parts))
 
     def _follow(self, part: PartStream) -> None:
@@ -461,7 +462,7 @@ class ClauseStream:
                     return
                 more, truth = part.take(max(16, len(self.lists[i][1])))
                 self.lists[i] = (
-                    np.concatenate([self.lists[i][0], more[:, : part.part.free]]),
+                    np.concatenate([self.lists[i][0], more[:, : part.part.outline.free]]),
                     np.concatenate([self.lists[i][1], truth]),
                 )
             value = float(self.logic.conjunction(value, self.lists[i][1][place]))
