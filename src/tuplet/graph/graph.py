@@ -28,7 +28,7 @@ from tuplet.graph.adjacency import (
     relation_slices,
     relation_views,
 )
-from tuplet.graph.arrays import Directory, FolderWriter, content_hash, open_directory, write_directory
+from tuplet.graph.arrays import FolderWriter, content_hash, open_directory, write_directory
 from tuplet.graph.attributes import (
     FACTS,
     NO_ATTRIBUTES,
@@ -119,21 +119,21 @@ class KnowledgeGraph:
     def open(path: str | os.PathLike[str]) -> KnowledgeGraph:
         """The graph of a directory, memory-mapped; the facts of a relation are checked when they are first read."""
         directory = open_directory(path, KIND)
+        arrays, meta = directory.arrays, directory.meta
         try:
-            return KnowledgeGraph._from_directory(directory)
+            entities, relations = (Vocabulary.from_arrays(arrays, prefix) for prefix in ("entity_", "relation_"))
+            adjacency = Adjacency.from_directory(directory, len(entities))
+            payload = (arrays["split"], arrays.get("weight"), directory.hash, meta["counts"], meta.get("notes", {}))
+            date, attributes = arrays.get("date"), attributes_of_directory(directory)
+            graph = KnowledgeGraph(entities, relations, adjacency, *payload, date, attributes=attributes)
+            # Arrays that do not fit together are refused: compiled code trusts these bounds.
+            entities.check("entity_")
+            relations.check("relation_")
+            refuse_misfits(view_ptr=adjacency.relations == len(relations))
+            entries = len(adjacency.neighbour)
+            refuse_misfits(**{name: len(column) == entries for name, column in graph._columns.items()})
         except (KeyError, ValueError) as error:
             raise CorruptStore(f"{Path(path)} is not a whole graph: {error}") from None
-
-    @staticmethod
-    def _from_directory(directory: Directory) -> KnowledgeGraph:
-        arrays, notes = directory.arrays, directory.meta.get("notes", {})
-        entities = Vocabulary.from_arrays(arrays, "entity_")
-        relations = Vocabulary.from_arrays(arrays, "relation_")
-        adjacency = Adjacency.from_directory(directory, len(entities))
-        payload = (arrays["split"], arrays.get("weight"), directory.hash, directory.meta["counts"], notes)
-        date, attributes = arrays.get("date"), attributes_of_directory(directory)
-        graph = KnowledgeGraph(entities, relations, adjacency, *payload, date, attributes=attributes)
-        _check(graph)
         return graph
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
@@ -277,15 +277,6 @@ class KnowledgeGraph:
     def _arrays(self) -> dict[str, NDArray[Any]]:
         rows: dict[str, NDArray[Any]] = {name: getattr(self.adjacency, name) for name in LAYOUT}
         return rows | self._columns | self.entities.arrays("entity_") | self.relations.arrays("relation_")
-
-
-def _check(graph: KnowledgeGraph) -> None:
-    """Refuse arrays that do not fit together: compiled code trusts these bounds."""
-    graph.entities.check("entity_")
-    graph.relations.check("relation_")
-    entries = len(graph.adjacency.neighbour)
-    refuse_misfits(view_ptr=graph.adjacency.relations == len(graph.relations))
-    refuse_misfits(**{name: len(column) == entries for name, column in graph._columns.items()})
 
 
 def known_splits(splits: Sequence[str]) -> tuple[str, ...]:

@@ -35,9 +35,6 @@ def refuse_other_sizes(path: str, entities: int, relations: int, source: Source)
         )
 
 
-# --- options ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class FitOptions:
     """How FIT searches."""
@@ -73,9 +70,6 @@ class TrainedOptions:
 
     model: str = knob("", "a folder of `tuplet train --model NAME`")
     device: str = knob("auto", "auto, cpu or cuda")
-
-
-# --- engines ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

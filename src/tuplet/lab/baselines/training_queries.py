@@ -41,6 +41,9 @@ PATTERNS: Mapping[str, Pattern] = {name: _pattern(name) for name in TYPES}
 KEPT = 16  # answers kept of each query
 
 
+COLUMNS = ("constants", "views", "answers", "count")  # the fields of `Queries`
+
+
 @dataclass(frozen=True)
 class Queries:
     """Queries of one type; `answers` repeat when a query has fewer than are kept."""
@@ -55,10 +58,10 @@ class Queries:
 
     def take(self, rows: Tensor) -> Queries:
         """Some of them [m], as 64-bit ids."""
-        return Queries(*(column[rows].long() for column in (self.constants, self.views, self.answers, self.count)))
+        return Queries(*(getattr(self, column)[rows].long() for column in COLUMNS))
 
     def to(self, device: torch.device | str) -> Queries:
-        return Queries(*(column.to(device) for column in (self.constants, self.views, self.answers, self.count)))
+        return Queries(*(getattr(self, column).to(device) for column in COLUMNS))
 
 
 Pool = Mapping[str, Queries]
@@ -234,12 +237,8 @@ def make_pool(
                 found += len(sets)
         if not found:
             raise BadInput(f"the graph has no training query of type {name}; train without it")
-        pool[name] = Queries(
-            *(
-                torch.cat([getattr(part, column) for part in parts])[:wanted].to(torch.int32)
-                for column in ("constants", "views", "answers", "count")
-            )
-        )
+        joined = (torch.cat([getattr(part, column) for part in parts]) for column in COLUMNS)
+        pool[name] = Queries(*(column[:wanted].to(torch.int32) for column in joined))
     return pool
 
 
@@ -299,17 +298,15 @@ def make_watched(
 
 def write_pool(file: Path, pool: Pool) -> None:
     """A pool as one file, written whole."""
-    columns = ("constants", "views", "answers", "count")
-    write_tensors(file, {f"{name}.{column}": getattr(pool[name], column) for name in pool for column in columns})
+    write_tensors(file, {f"{name}.{column}": getattr(pool[name], column) for name in pool for column in COLUMNS})
 
 
 def read_pool(file: Path, device: torch.device | str = "cpu") -> dict[str, Queries]:
     """What `write_pool` wrote."""
     tensors = read_tensors(file, device)
-    columns = ("constants", "views", "answers", "count")
     try:
         return {
-            name: Queries(*(tensors[f"{name}.{c}"] for c in columns)) for name in PATTERNS if f"{name}.count" in tensors
+            name: Queries(*(tensors[f"{name}.{c}"] for c in COLUMNS)) for name in PATTERNS if f"{name}.count" in tensors
         }
     except KeyError as error:
         raise CorruptStore(f"{file} is not a pool of training queries: {error} is missing") from None

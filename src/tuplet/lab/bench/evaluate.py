@@ -157,9 +157,6 @@ def share(listed: NDArray[np.integer], hard: NDArray[np.int32]) -> float:
     return float(np.isin(wanted, kept).mean())
 
 
-# --- rows --------------------------------------------------------------------------------------------------------
-
-
 def make_missed_row(query: BenchQuery, why: str | None, ms: float = 0.0) -> ResultRow:
     """The row of a query that was not answered, for the reason given."""
     clauses = query.clauses()

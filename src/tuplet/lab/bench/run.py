@@ -31,9 +31,6 @@ from tuplet.truth.cluster import Folder, fetch_folder, ship
 Report: TypeAlias = Callable[[float, float], None]
 
 
-# --- units and parts ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Unit:
     """A block of queries of one shape, and the part its results go to."""
@@ -129,9 +126,6 @@ def work(
     return _open_evaluator(fetch_folder(store), json.dumps(asdict(settings))).evaluate(queries)
 
 
-# --- workers -----------------------------------------------------------------------------------------------------
-
-
 def default_workers() -> int:
     """As many worker processes as there are processors to run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -162,9 +156,6 @@ def _begin() -> None:
     if parent is not None:
         sentinel = parent.sentinel
         threading.Thread(target=lambda: (wait([sentinel]), os._exit(1)), daemon=True).start()
-
-
-# --- the manifest ------------------------------------------------------------------------------------------------
 
 
 def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunSettings, block: int) -> RunManifest:
