@@ -275,11 +275,8 @@ def _edit_column(
 
 
 def values_now(attributes: Attributes, subject: Subject) -> tuple[StoredValue, ...]:
-    return tuple(
-        StoredValue(column.kind, comparable(value), tag)
-        for column in attributes.of_facts(subject.name, subject.relation)
-        for value, tag in column.tagged_values_of(subject.key)
-    )
+    found = attributes.values_of(subject.name, subject.key, subject.relation)
+    return tuple(StoredValue.from_plain(value, tag) for value, tag in found)
 
 
 def unite_values(values: Iterable[StoredValue]) -> tuple[StoredValue, ...]:
