@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 
 import tuplet
-from tuplet.cli.demo import hidden
+from tuplet.cli.demo import hide_facts
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.print import write_name
@@ -297,7 +297,7 @@ def build(folder: Path) -> None:
     for name, graph in graphs.items():
         store, model = folder / f"{name}.store", folder / f"{name}.model"
         if not store.exists():
-            hidden(graph).save(folder / f"{name}.graph", force=True)
+            hide_facts(graph).save(folder / f"{name}.graph", force=True)
             tuplet.build(folder / f"{name}.graph", store, rank=100, epochs=40, keep_model=model)
 
 

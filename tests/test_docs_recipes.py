@@ -18,7 +18,7 @@ import pytest
 import tuplet
 from repeatable import SOAK
 from tuplet.cli.commands import main
-from tuplet.cli.demo import hidden
+from tuplet.cli.demo import hide_facts
 from tuplet.read.datasets import bundled
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +61,7 @@ def test_every_command_prints_what_is_shown(name: str) -> None:
 
 def test_the_recipes_can_be_followed() -> None:
     """On a store of the same graph whose truth is given, so that nothing is trained: same columns, other figures."""
-    graph = hidden(bundled())
+    graph = hide_facts(bundled())
     heads, relation, tails = graph.edges("test")
     names = graph.entities.names(heads), graph.relations.names(relation), graph.entities.names(tails)
     guesses = dict(zip(("head", "relation", "tail"), names, strict=True))

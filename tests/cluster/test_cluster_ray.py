@@ -14,7 +14,7 @@ import pytest
 import tuplet
 from repeatable import SOAK
 from tuplet.cli.commands import main
-from tuplet.cli.demo import hidden
+from tuplet.cli.demo import hide_facts
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.run import run
@@ -56,7 +56,7 @@ def graph(world: KnowledgeGraph) -> KnowledgeGraph:
     """A third of the bundled graph: learning what scores are worth takes ten times as long for all of it."""
     heads, relations, tails, _ = world.adjacency.triples()
     names = world.entities.names(heads), world.relations.names(relations), world.entities.names(tails)
-    return hidden(tuplet.read(list(zip(*names, strict=True))[::3]))
+    return hide_facts(tuplet.read(list(zip(*names, strict=True))[::3]))
 
 
 @pytest.fixture(scope="module")

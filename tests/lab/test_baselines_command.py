@@ -10,7 +10,7 @@ import pytest
 import tuplet
 from tuplet.build import build
 from tuplet.cli.commands import main
-from tuplet.cli.demo import hidden
+from tuplet.cli.demo import hide_facts
 from tuplet.predict.config import TrainConfig
 from tuplet.read.datasets import bundled
 
@@ -24,7 +24,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("world")
     quick = TrainConfig(rank=8, epochs=1, batch=500, evaluate_every=0)
     made, model = root / "store", root / "model"
-    build(hidden(bundled()), made, config=quick, keep_model=model, calibration="softmax-count")
+    build(hide_facts(bundled()), made, config=quick, keep_model=model, calibration="softmax-count")
     return root
 
 

@@ -19,7 +19,7 @@ from running_server import Server, Start
 
 import tuplet
 from tuplet.build import choose_recipe, make
-from tuplet.cli.demo import hidden
+from tuplet.cli.demo import hide_facts
 from tuplet.read.datasets import bundled
 
 
@@ -30,7 +30,7 @@ def store_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if given:
         return Path(given)
     folder = tmp_path_factory.mktemp("serve")
-    graph = hidden(bundled())
+    graph = hide_facts(bundled())
     columns: dict[str, list[object]] = {"head": [], "relation": [], "tail": [], "truth": [], "source": []}
     for source, split in ((1, "train"), (2, "valid"), (0, "test")):
         heads, relations, tails = graph.edges(split)

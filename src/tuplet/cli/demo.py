@@ -51,7 +51,7 @@ def run_demo(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def built(graph: KnowledgeGraph, say: Say, keep: str | None, **settings: Any) -> Iterator[tuple[Store, Path]]:
+def build_store(graph: KnowledgeGraph, say: Say, keep: str | None, **settings: Any) -> Iterator[tuple[Store, Path]]:
     """The store of a graph, learned and indexed, and its path; it stays if that is given."""
     from tuplet.build import build
 
@@ -66,7 +66,7 @@ def built(graph: KnowledgeGraph, say: Say, keep: str | None, **settings: Any) ->
 # --- countries ---------------------------------------------------------------------------------------------------
 
 
-def hidden(graph: KnowledgeGraph, share: float = 0.1, seed: int = 0) -> KnowledgeGraph:
+def hide_facts(graph: KnowledgeGraph, share: float = 0.1, seed: int = 0) -> KnowledgeGraph:
     """The graph with a share of its facts in the test split, and three quarters as many in valid: enough to learn from.
 
     Facts between the same two entities go together: France borders Spain, so Spain borders France.
@@ -86,7 +86,7 @@ def run(say: Say, progress: bool | Report = True, keep: str | None = None, force
     """
     if keep:
         refuse_existing(keep, force)
-    graph = hidden(bundled())
+    graph = hide_facts(bundled())
     heads, relation, tails = graph.edges("test")
     names = graph.entities.names(heads), graph.relations.names(relation), graph.entities.names(tails)
     truths = set(zip(*names, strict=True))  # none of the steps has seen them
@@ -103,7 +103,7 @@ def run(say: Say, progress: bool | Report = True, keep: str | None = None, force
             return "hidden truth"
         return f"{right} of {len(guessed)} hidden truths" if right else "not in the data"
 
-    with built(graph, say, keep, force=force, progress=progress) as (store, path):
+    with build_store(graph, say, keep, force=force, progress=progress) as (store, path):
         say(f"{QUESTION}\n  {QUERY}\nOnly what the observed facts do not say:\n")
         answers = store.ask(QUERY, k=12, only="predicted")
         head, *rows, summary = str(answers).splitlines()
@@ -157,7 +157,7 @@ class History:
         objects = [(name, *self.objects[name]) for name in sorted(self.known)]
         return read(facts, nodes=table(("id", "label", "type"), objects))
 
-    def used(self, known: bool) -> list[tuple[str, str]]:
+    def list_uses(self, known: bool) -> list[tuple[str, str]]:
         """Groups that were known in the past, or were not, and their techniques, which were."""
         return [
             (head, tail)
@@ -169,14 +169,14 @@ class History:
     def newcomers(self) -> dict[str, list[str]]:
         """The groups that appeared later, each with its techniques in an order drawn by lot, the same every time."""
         found, rng = defaultdict(list), np.random.default_rng(0)
-        for group, technique in sorted(self.used(known=False)):
+        for group, technique in sorted(self.list_uses(known=False)):
             found[group].append(technique)
         lots = {group: rng.permutation(len(techniques)) for group, techniques in found.items()}
         return {g: [found[g][place] for place in lot] for g, lot in lots.items() if len(lot) >= LEAST}
 
     def most_used(self) -> list[str]:
         """The techniques in order of how many groups used them."""
-        users = Counter(technique for _, technique in self.used(known=True))
+        users = Counter(technique for _, technique in self.list_uses(known=True))
         return sorted(users, key=lambda technique: (-users[technique], technique))
 
 
@@ -193,7 +193,7 @@ def run_attack(say: Say, progress: bool | Report = True, keep: str | None = None
         f"MITRE ATT&CK as it was at the end of {int(CUT) - 1}: {past.adjacency.edges:,} facts about "
         f"{len(past.entities):,} groups, programs, techniques and the like.\n"
     )
-    with built(past, say, keep, config=TRAINING, force=force, progress=progress) as (store, path):
+    with build_store(past, say, keep, config=TRAINING, force=force, progress=progress) as (store, path):
         told = [(group, "uses", technique) for group, techniques in groups.items() for technique in techniques[:TOLD]]
         kinds = [(group, "type", GROUP) for group in groups]
         store.add([*told, *kinds], new_entities=True, seconds=SECONDS, progress=progress)

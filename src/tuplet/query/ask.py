@@ -20,7 +20,7 @@ from tuplet.lang.print import to_logic
 from tuplet.query.answers import Answers
 from tuplet.query.engine import Engine
 from tuplet.query.evidence import find_evidence
-from tuplet.query.guarantees import guaranteed
+from tuplet.query.guarantees import find_guaranteed
 from tuplet.query.hints import hints
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.loose import Judge, is_loose, judge_tuples, loose_given, loose_plan
@@ -51,7 +51,7 @@ def ask(
     guarantee = None
     if limits.guaranteed:
         limits = replace(limits, only="predicted")
-        ranking, guarantee = guaranteed(question, engine, limits, deadline)
+        ranking, guarantee = find_guaranteed(question, engine, limits, deadline)
     elif question.plain:
         ranking = question.readings[0].rank(question.source, engine, limits, deadline)
     else:
@@ -87,7 +87,7 @@ def explain(
     if found.order is None:
         witnesses, crisp = parts[0], statuses[0]
     else:
-        witnesses = Witnesses.merged(parts, found.order)
+        witnesses = Witnesses.merge(parts, found.order)
         crisp = np.concatenate([np.zeros(0, np.int8), *statuses])[found.order]
     evidence = find_evidence(witnesses, source, deadline) if limits.evidence and limits.witness else {}
     if evidence and deadline.over():

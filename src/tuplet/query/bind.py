@@ -199,7 +199,7 @@ class ClauseBinder:
                     if compared_values(operator, left, right) == negated:
                         raise NeverHolds
         own, pairs = by_attribute(conditions)
-        allowed = {attribute: self.allowed(attribute, parts) for attribute, parts in own.items()}
+        allowed = {attribute: self.find_allowed(attribute, parts) for attribute, parts in own.items()}
         joined = {side for pair in pairs for side in (pair.left, pair.right)}
         for attribute, choices in allowed.items():
             if attribute not in joined or own[attribute]:
@@ -222,7 +222,7 @@ class ClauseBinder:
             return self.words.of_facts(attribute.name.text, relation)
         return self.words.of_entities(attribute.name.text)
 
-    def allowed(self, attribute: Attribute, conditions: Iterable[Condition]) -> list[Allowed]:
+    def find_allowed(self, attribute: Attribute, conditions: Iterable[Condition]) -> list[Allowed]:
         """What the conditions on a value leave of each column."""
         found = [Allowed(column, 0, column.distinct) for column in self.columns(attribute)]
         for condition in conditions:
@@ -312,7 +312,7 @@ class ClauseBinder:
     def _bind_missing(self, attribute: Attribute, value: Value | None) -> list[BoundCondition]:
         """The condition that there is no value, or not the given one."""
         given = [] if value is None else [Compare("=", attribute, value)]
-        having = _union([choice.keys() for choice in self.allowed(attribute, given)])
+        having = _union([choice.keys() for choice in self.find_allowed(attribute, given)])
         if isinstance(attribute.of, Atom):
             raise BadInput("that a fact has no such attribute cannot be asked; ask for the facts that have it")
         at = self.node(attribute.of)

@@ -23,7 +23,7 @@ SCALE = 100  # the best tuples of a query whose truth is the measure of the othe
 FIRST = 128  # tuples that a search for a level of truth begins with
 
 
-def guaranteed(
+def find_guaranteed(
     question: Question, engine: Engine[Any], limits: Limits, deadline: Deadline
 ) -> tuple[Ranking, Guarantee]:
     """The best tuples beyond the facts, as many as the promise needs, and what is promised of them."""

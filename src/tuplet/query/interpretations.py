@@ -288,7 +288,7 @@ def _group_clauses(
             reader = _ClauseReader(chosen, graph, words, text, alone)
             try:
                 literals = reader.literals()
-                columns, order = reader.shown(query)
+                columns, order = reader.read_shown(query)
             except Impossible:
                 continue
             except WrongKind as error:
@@ -524,7 +524,7 @@ class _ClauseReader:
             raise UnknownName("attribute", name.text, choices, note, self.text, name.position, name.length)
         return replace(attribute, name=Name(found))
 
-    def shown(self, query: Query) -> tuple[tuple[Column, ...], tuple[Order, ...]]:
+    def read_shown(self, query: Query) -> tuple[tuple[Column, ...], tuple[Order, ...]]:
         """What is shown, and in which order."""
         settled = []
         for column in query.shown:

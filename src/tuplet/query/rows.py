@@ -118,7 +118,7 @@ class ColumnReader:
 
         of, found = attribute.of, list[list[Cell]]([] for _ in range(len(ranking.tuples)))
         keys = ids(of.head) * FACTS + ids(of.tail) if isinstance(of, Atom) else ids(of)
-        for choice in self.binder.allowed(attribute, self.own.get(attribute, ())):
+        for choice in self.binder.find_allowed(attribute, self.own.get(attribute, ())):
             at, rank = choice.column.ranked.gather(keys)
             inside = choice.allows(rank)
             for i, r in zip(at[inside].tolist(), rank[inside].tolist(), strict=True):

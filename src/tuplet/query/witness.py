@@ -70,7 +70,7 @@ class Witnesses:
         return Witnesses(tuple(number), tuple(atoms), heads, tails, value, observed, counts)
 
     @staticmethod
-    def merged(parts: Sequence[Witnesses], order: NDArray[np.int64]) -> Witnesses:
+    def merge(parts: Sequence[Witnesses], order: NDArray[np.int64]) -> Witnesses:
         """The witnesses of several lists of tuples as those of one list: one after another, then in order."""
         n, m = sum(len(part.heads) for part in parts), sum(len(part.edges) for part in parts)
         empty = zip((-1, -1, 0, 0, 0), KINDS, strict=True)
