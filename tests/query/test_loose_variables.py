@@ -85,6 +85,15 @@ def test_with_negated_facts_and_other_alternatives(store: Store, engine: str) ->
     assert either == kept({(x,): one(x) for x in AGES})
 
 
+def test_facts_alone_give_nothing_beyond_themselves(store: Store) -> None:
+    for query in (
+        "SELECT ?x ?y { ?x :r ?z . ?y :age ?a FILTER(?a > 30) }",
+        "SELECT ?x { { ?x :r :b } UNION { ?x :age ?a FILTER(?a > 30) } }",
+    ):
+        assert answers(store, query, "crisp")
+        assert answers(store, query, "crisp", only="predicted") == {}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_joined_by_a_value(store: Store, engine: str) -> None:
     query = "SELECT ?x ?z { ?x :r ?y . ?x :age ?a . ?z :age ?a FILTER(?x != ?z) }"

@@ -208,7 +208,10 @@ class ClauseBinder:
             bound += _with_words(self._bind_pair(pair, allowed), pair)
         others = [pair for pair in pairs if pair.left != pair.right]
         for side, number in Counter(side for pair in others for side in (pair.left, pair.right)).items():
-            if number > 1 and isinstance(side, Attribute) and any(c.has_several() for c in allowed[side]):
+            if not isinstance(side, Attribute) or number == 1:
+                continue
+            keys = [choice.column.ranked.keys for choice in allowed[side]]
+            if any((some[1:] == some[:-1]).any() for some in keys):
                 said = f"{side.name.text} has several values and is compared with two others"
                 raise BadInput(f"{said}; compare it with one of them, or with a given value")
         return bound

@@ -181,11 +181,6 @@ class Allowed:
         inside = (rank >= self.low) & (rank < self.high)
         return inside if self.marks is None else inside & self.marks[rank]
 
-    def has_several(self) -> bool:
-        """Whether some key has several values."""
-        keys = self.column.ranked.keys
-        return bool((keys[1:] == keys[:-1]).any())
-
 
 def together(families: Sequence[tuple[Ranked, Ranked]]) -> tuple[Ranked, Ranked]:
     """Values of several families side by side, those of each with ranks of their own: it shows which are equal."""

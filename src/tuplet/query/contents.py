@@ -263,7 +263,13 @@ def entity(source: Source, name: str, k: int) -> EntityFacts:
 def examples(source: Source) -> list[dict[str, str]]:
     """A few queries that this source can answer: `title`, `query`, and `only` where predictions are asked for."""
     written = [one for file in example_files() for one in tomllib.loads(file.read_text(encoding="utf-8"))["example"]]
-    known = [example for example in written if _names_are_known(parse(example["query"]), source.graph)]
+    known = []
+    for example in written:
+        body = parse(example["query"]).body
+        names = [(source.graph.relations, atom.relation.text) for atom in atoms(body) if isinstance(atom, Atom)]
+        names += [(source.graph.entities, term.name.text) for term in terms(body) if isinstance(term, Constant)]
+        if all(words.find(name) >= 0 for words, name in names):
+            known.append(example)
     if source.truth is None:
         known = [{key: value for key, value in example.items() if key != "only"} for example in known]
     return known or _from_facts(source)
@@ -275,13 +281,6 @@ def starting_queries(source: Source) -> list[str]:
     often = source.graph.adjacency.relation_edges
     names = [source.graph.relations.name(int(often.argmax()))] if len(often) else []
     return found or [f"?x, ?y : {write_name(name)}(?x, ?y)" for name in names]
-
-
-def _names_are_known(query: Query, graph: KnowledgeGraph) -> bool:
-    relations = [atom.relation for atom in atoms(query.body) if isinstance(atom, Atom)]
-    constants = [term.name for term in terms(query.body) if isinstance(term, Constant)]
-    words = [(graph.relations, name) for name in relations] + [(graph.entities, name) for name in constants]
-    return all(known.find(name.text) >= 0 for known, name in words)
 
 
 def _from_facts(source: Source) -> list[dict[str, str]]:

@@ -90,8 +90,9 @@ class EvidenceFinder:
         yield from self._similar(ends[1], 2 * relation + 1, head, deadline)
 
     def _paths(self, relation: int, head: _End, tail: _End, deadline: Deadline) -> Iterable[Reason]:
-        clear = False
-        for paths in (self._one_step(head, tail), self._two_steps(head, tail)):
+        clear, joining = False, np.flatnonzero(head.stops > head.starts).tolist()
+        one_step: Paths = {(view,): (head.entity, tail.entity) for view in joining if head.reaches(view, tail.entity)}
+        for paths in (one_step, self._two_steps(head, tail)):
             for reason in self._weigh(relation, paths, deadline):
                 clear |= reason.weight >= _CLEAR
                 yield reason
@@ -121,11 +122,6 @@ class EvidenceFinder:
             pairs, right = count_body(self.facts.arrays, views, relation, heads, seen, _PAIRS, _WORK, _WORK_EACH)
             known = self.counted[key] = right / (pairs + _SHRINK)
         return known
-
-    def _one_step(self, head: _End, tail: _End) -> Paths:
-        """The views that join the ends."""
-        views = np.flatnonzero(head.stops > head.starts).tolist()
-        return {(view,): (head.entity, tail.entity) for view in views if head.reaches(view, tail.entity)}
 
     def _two_steps(self, head: _End, tail: _End) -> Paths:
         """The bodies of two views that join the ends, each with the path through its rarest middle, rare ones first."""

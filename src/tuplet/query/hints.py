@@ -60,8 +60,8 @@ def _find_mixed(formulas: Iterable[Formula], source: Source) -> Iterator[str]:
             columns = graph.attributes.of_entities(name)
             if isinstance(attribute.of, Atom):
                 columns = graph.attributes.of_facts(name, graph.relations.find(attribute.of.relation.text))
-            elif not columns and (owners := _owners(name, source)):
-                of = owners[0]
+            elif not columns and any(column.name == name for column in graph.attributes.columns):
+                of = graph.relations.name(min(c.relation for c in graph.attributes.columns if c.name == name))
                 yield (
                     f"{name} is an attribute of facts of {of}, not of entities; in logic text: {of}(?x, ?y).{name}, in"
                     f" Cypher: MATCH (x)-[r:{of}]->(y) … r.{name}"
@@ -73,12 +73,6 @@ def _find_mixed(formulas: Iterable[Formula], source: Source) -> Iterator[str]:
                     f"{len(least):,} of the {sum(map(len, columns)):,} values of {name} are {least.family}s, such as "
                     f"{value!r}, which do not compare with {most.family}s"
                 )
-
-
-def _owners(name: str, source: Source) -> list[str]:
-    """The relations whose facts have an attribute."""
-    relations = source.graph.relations
-    return [relations.name(r) for r in range(len(relations)) if source.graph.attributes.of_facts(name, r)]
 
 
 def _if_there_is_one(source: Source, entity: int, relation: int, place: int) -> str:

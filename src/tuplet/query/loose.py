@@ -68,7 +68,7 @@ def loose_ranking(clauses: Clauses, source: Source, engine: Engine[Any], limits:
             truth = limits.rules.disjunction(truth, own)
             assignments[-1][at] = ranking.assignments[0]
         else:
-            assignments[-1][found_at] = next(together)
+            assignments[-1][found_at] = next(together, assignments[-1][found_at])
     exact, bound = all(ranking.exact for ranking in rankings), max(ranking.bound for ranking in rankings)
     pruned = next((ranking.pruned for ranking in rankings if ranking.pruned), None)
     order = np.lexsort((*source.graph.entities.sort_rank[tuples].T[::-1], -truth))
@@ -147,7 +147,8 @@ def _put_together(
         found = engine.run(engine.planned([rest], source, whole), whole, deadline)
         truth, exact, bound, pruned = found.truth, found.exact, found.bound, found.pruned
         assigned = np.full((len(truth), len(clause.variables)), -1, np.int32)
-        assigned[:, sorted(known)] = found.assignments[0]
+        if len(truth):  # without tuples there may be no assignments
+            assigned[:, sorted(known)] = found.assignments[0]
     settled = set(known)
     for variable in (v for part in clause.parts() for v in part if v not in known):
         candidates = _candidates(clause, variable, len(source.graph.entities))
