@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -69,10 +70,12 @@ def post_ask(store: Store) -> Callable[[], object]:
     from tuplet.server.metrics import ServerMetrics
     from tuplet.server.service import Service
 
-    app = Application(Service({"world": store}, ServerLimits(), ServerMetrics()))
+    service = Service({"world": store}, ServerLimits(), ServerMetrics())
+    app = Application(service)
     regions = iter(REGIONS)
 
     async def post() -> None:
+        service.places._threads = ThreadPoolExecutor(1)  # only threads that start later are traced
         body = json.dumps({"query": QUESTION.format(next(regions))}).encode()
         length = (b"content-length", b"%d" % len(body))  # else no body is read
         headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), length]
