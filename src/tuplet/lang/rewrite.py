@@ -190,8 +190,10 @@ def drop_duplicate_atoms(query: Query) -> Query:
     >>> show(drop_duplicate_atoms, '?x : a(?x, :s) & ?x != :t & a(?x, :s) & :t != ?x | b(?x, :s) & ?x != ?x')
     '?x : a(?x, s) & ?x != t'
     """
-    found = _distinct([_literals(part) for part in _disjuncts(query.body)])
-    return replace(query, body=Or(tuple(And(literals) for literals in found)))
+    found = [literals for part in _disjuncts(query.body) if (literals := _literals(part)) is not None]
+    if len(found) < len(_disjuncts(query.body)):
+        raise ValueError("this rule takes a query in disjunctive normal form")
+    return replace(query, body=Or(tuple(And(literals) for literals in _distinct(found))))
 
 
 Rule: TypeAlias = Callable[[Query], Query]
@@ -212,13 +214,14 @@ def clauses(query: Query) -> tuple[Clause, ...]:
     >>> [len(c.literals) for c in clauses(parse_logic('?x : a(?x, :s) & !b(?x, :t) | c(?x, :s)'))]
     [2, 1]
     """
-    if _is_clause(query.body):  # most queries: nothing to rewrite
+    literals = _literals(query.body)
+    if literals is not None:  # most queries: nothing to rewrite
         check_size(query)
-        found = [_parts(query.body)]
+        found = [literals]
     else:
         for rule in RULES[:-1]:
             query = rule(query)
-        found = [_parts(part) for part in _disjuncts(query.body)]
+        found = [_literals(part) or () for part in _disjuncts(query.body)]
     for literals in found:  # before any is dropped: a contradiction does not make a query safe
         check_safe(Clause(query.free, literals))
     return tuple([Clause(query.free, literals) for literals in _distinct(found)])
@@ -282,7 +285,8 @@ def _binds(literal: Literal) -> bool:
 def check_size(query: Query) -> None:
     """Refuse a query whose normal form would be too large, without building it."""
     body = query.body
-    number, longest = (1, len(_parts(body))) if _is_clause(body) else _measure(body, False)
+    literals = _literals(body)
+    number, longest = _measure(body, False) if literals is None else (1, len(literals))
     if number > MAX_CLAUSES:
         shown = f"{number:,}" if number < 10**12 else "over 10^12"
         raise BudgetExceeded(
@@ -334,28 +338,17 @@ def _distribute(formula: Formula) -> list[tuple[Formula, ...]]:
             return [(formula,)]
 
 
-def _is_clause(body: Formula) -> bool:
-    """Whether a formula is a conjunction of literals as it stands."""
-    for part in _parts(body):
+def _literals(body: Formula) -> tuple[Any, ...] | None:
+    """The literals of a formula that is a conjunction of them as it stands; None of any other."""
+    parts = body.parts if isinstance(body, And) else (body,)
+    for part in parts:
         if isinstance(part, _JOINED) or (isinstance(part, Not) and not isinstance(part.body, Atom)):
-            return False
-    return True
-
-
-def _parts(body: Formula) -> tuple[Any, ...]:
-    return body.parts if isinstance(body, And) else (body,)
+            return None
+    return parts
 
 
 def _disjuncts(body: Formula) -> tuple[Formula, ...]:
     return body.parts if isinstance(body, Or) else (body,)
-
-
-def _literals(part: Formula) -> tuple[Literal, ...]:
-    parts = _parts(part)
-    literals = tuple([p for p in parts if not isinstance(p, _JOINED)])
-    if len(literals) != len(parts):
-        raise ValueError("this rule takes a query in disjunctive normal form")
-    return literals
 
 
 def _distinct(clauses: list[tuple[Literal, ...]]) -> list[tuple[Literal, ...]]:
