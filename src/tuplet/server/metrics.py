@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -59,53 +59,37 @@ class MetricFamily:
         return Gauge(self.name, self.text, labels, registry=registry, multiprocess_mode=mode)
 
 
-_PROCESS = ("role", "pid")
-FAMILIES: Mapping[str, MetricFamily] = {
-    family.name: family
-    for family in (
-        MetricFamily("tuplet_requests_total", "counter", "HTTP requests.", ("route", "status")),
-        MetricFamily(
-            "tuplet_request_seconds",
-            "histogram",
-            "Time of a request until its last byte, waiting and writing too.",
-            ("route",),
-        ),
-        MetricFamily("tuplet_response_bytes_total", "counter", "Bytes of bodies sent.", ("route",)),
-        MetricFamily(
-            "tuplet_clients_gone_total", "counter", "Requests whose client did not wait for the answer.", ("route",)
-        ),
-        MetricFamily("tuplet_requests_by_key_total", "counter", "HTTP requests by the name of their key.", ("key",)),
-        MetricFamily(
-            "tuplet_keys_refused_total", "counter", "Requests whose key opens nothing, or not this.", ("reason",)
-        ),
-        MetricFamily("tuplet_slow_requests_total", "counter", "Requests that took longer than --slow."),
-        MetricFamily("tuplet_requests_waiting", "gauge", "Requests that wait for their turn."),
-        MetricFamily("tuplet_queue_seconds", "histogram", "Time that a request waited for its turn."),
-        MetricFamily("tuplet_queries_running", "gauge", "Queries that run now."),
-        MetricFamily("tuplet_queries_total", "counter", "Queries answered, each of a batch.", ("store", "engine")),
-        MetricFamily("tuplet_query_seconds", "histogram", "Time of a query, from text to tuples.", ("store", "engine")),
-        MetricFamily("tuplet_answers_total", "counter", "Tuples given.", ("store",)),
-        MetricFamily(
-            "tuplet_queries_inexact_total", "counter", "Answers not proven exact, by what stopped them.", ("reason",)
-        ),
-        MetricFamily("tuplet_query_errors_total", "counter", "Queries that were refused.", ("kind",)),
-        MetricFamily("tuplet_generation", "gauge", "The generation that a worker serves.", ("store", "pid")),
-        MetricFamily("tuplet_reloads_total", "counter", "Times that the newest generation was asked for.", ("done",)),
-        MetricFamily("tuplet_connections", "gauge", "Connections that are open."),
-        MetricFamily("tuplet_connections_refused_total", "counter", "Connections closed at once: too many."),
-        MetricFamily("tuplet_workers", "gauge", "Workers that are alive."),
-        MetricFamily("tuplet_worker_deaths_total", "counter", "Workers that ended unasked.", ("reason",)),
-        MetricFamily("tuplet_build_info", "gauge", "Versions of what runs.", ("version", "python")),
-        MetricFamily(
-            "process_resident_memory_bytes", "gauge", "Resident memory, that of mapped stores included.", _PROCESS
-        ),
-        MetricFamily("process_cpu_seconds_total", "counter", "Processor time, user and system.", _PROCESS),
-        MetricFamily("process_start_time_seconds", "gauge", "Start, in seconds since 1970.", _PROCESS),
-        MetricFamily("process_threads", "gauge", "Threads.", _PROCESS),
-        MetricFamily("process_open_fds", "gauge", "Open files and connections.", _PROCESS),
-        MetricFamily("process_max_fds", "gauge", "Files and connections that may be open.", _PROCESS),
-    )
-}
+_ROWS: tuple[tuple[str, Kind, str, str], ...] = (  # the last is the labels
+    ("tuplet_requests_total", "counter", "HTTP requests.", "route status"),
+    ("tuplet_request_seconds", "histogram", "Time of a request until its last byte, waiting and writing too.", "route"),
+    ("tuplet_response_bytes_total", "counter", "Bytes of bodies sent.", "route"),
+    ("tuplet_clients_gone_total", "counter", "Requests whose client did not wait for the answer.", "route"),
+    ("tuplet_requests_by_key_total", "counter", "HTTP requests by the name of their key.", "key"),
+    ("tuplet_keys_refused_total", "counter", "Requests whose key opens nothing, or not this.", "reason"),
+    ("tuplet_slow_requests_total", "counter", "Requests that took longer than --slow.", ""),
+    ("tuplet_requests_waiting", "gauge", "Requests that wait for their turn.", ""),
+    ("tuplet_queue_seconds", "histogram", "Time that a request waited for its turn.", ""),
+    ("tuplet_queries_running", "gauge", "Queries that run now.", ""),
+    ("tuplet_queries_total", "counter", "Queries answered, each of a batch.", "store engine"),
+    ("tuplet_query_seconds", "histogram", "Time of a query, from text to tuples.", "store engine"),
+    ("tuplet_answers_total", "counter", "Tuples given.", "store"),
+    ("tuplet_queries_inexact_total", "counter", "Answers not proven exact, by what stopped them.", "reason"),
+    ("tuplet_query_errors_total", "counter", "Queries that were refused.", "kind"),
+    ("tuplet_generation", "gauge", "The generation that a worker serves.", "store pid"),
+    ("tuplet_reloads_total", "counter", "Times that the newest generation was asked for.", "done"),
+    ("tuplet_connections", "gauge", "Connections that are open.", ""),
+    ("tuplet_connections_refused_total", "counter", "Connections closed at once: too many.", ""),
+    ("tuplet_workers", "gauge", "Workers that are alive.", ""),
+    ("tuplet_worker_deaths_total", "counter", "Workers that ended unasked.", "reason"),
+    ("tuplet_build_info", "gauge", "Versions of what runs.", "version python"),
+    ("process_resident_memory_bytes", "gauge", "Resident memory, that of mapped stores included.", "role pid"),
+    ("process_cpu_seconds_total", "counter", "Processor time, user and system.", "role pid"),
+    ("process_start_time_seconds", "gauge", "Start, in seconds since 1970.", "role pid"),
+    ("process_threads", "gauge", "Threads.", "role pid"),
+    ("process_open_fds", "gauge", "Open files and connections.", "role pid"),
+    ("process_max_fds", "gauge", "Files and connections that may be open.", "role pid"),
+)
+FAMILIES = {name: MetricFamily(name, kind, text, tuple(labels.split())) for name, kind, text, labels in _ROWS}
 _LOOKED_UP = {name for name in FAMILIES if name.startswith("process_")} | {"tuplet_workers", "tuplet_build_info"}
 
 

@@ -52,11 +52,9 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _describe(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
-    given = {
-        media.split(";")[0]: {"schema": schemas.of(kind, "serialization")} for media, kind in operation.gives.items()
-    }
+    given = {media.split(";")[0]: {"schema": schemas.find(kind)} for media, kind in operation.gives.items()}
     answers: dict[str, Any] = {"200": {"description": "The answer.", "content": given}}
-    error = {JSON: {"schema": schemas.of(ErrorBody, "serialization")}}
+    error = {JSON: {"schema": schemas.find(ErrorBody)}}
     unchanged = (304,) if operation.path in TAGGED else ()
     for status in sorted({*ERRORS, *operation.statuses, *unchanged}):
         answers[str(status)] = {"description": ERRORS.get(status, HTTPStatus(status).phrase)}
@@ -68,17 +66,18 @@ def _describe(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     if operation.access != "open":
         told["security"] = [{"key": []}, {}]  # without keys the server answers its own machine
     if operation.takes is not None and operation.method == "GET":
-        told["parameters"] = _parameters(schemas.inline(operation.takes))
+        told["parameters"] = _parameters(operation.takes)
     elif operation.takes is not None:
-        content: dict[str, Any] = {JSON: {"schema": schemas.of(operation.takes, "validation")}}
+        content: dict[str, Any] = {JSON: {"schema": schemas.find(operation.takes)}}
         if operation.tables is not None:
             content |= {media: {"schema": {"type": "string"}} for media in TABLES}
-            told["parameters"] = _parameters(schemas.inline(operation.tables))
+            told["parameters"] = _parameters(operation.tables)
         told["requestBody"] = {"required": True, "content": content}
     return told | dict(operation.extra)
 
 
-def _parameters(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    schema = model.model_json_schema()
     required = schema.get("required", ())
     return [
         {"name": name, "in": "query", "required": name in required, "schema": kind}
@@ -95,18 +94,10 @@ class _Schemas:
             kinds += [(kind, "serialization") for kind in operation.gives.values() if not isinstance(kind, Mapping)]
             if operation.takes is not None and operation.method != "GET":
                 kinds.append((operation.takes, "validation"))
-        inputs = [((_key(kind), mode), mode, TypeAdapter(kind).core_schema) for kind, mode in dict.fromkeys(kinds)]
+        inputs = [((repr(kind), mode), mode, TypeAdapter(kind).core_schema) for kind, mode in dict.fromkeys(kinds)]
         made, self.definitions = GenerateJsonSchema(ref_template=REFERENCE).generate_definitions(inputs)
         self.made = {key: schema for ((key, mode), _), schema in made.items()}
 
-    def of(self, kind: Any, mode: JsonSchemaMode) -> Any:
+    def find(self, kind: Any) -> Any:
         """The schema of a model, as a reference where it has a name; one that is a schema already, as it is."""
-        return kind if isinstance(kind, Mapping) else self.made[_key(kind)]
-
-    def inline(self, model: type[BaseModel]) -> dict[str, Any]:
-        """The schema of a model that is shown as single parameters."""
-        return model.model_json_schema()
-
-
-def _key(kind: Any) -> str:
-    return repr(kind)
+        return kind if isinstance(kind, Mapping) else self.made[repr(kind)]
