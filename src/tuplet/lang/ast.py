@@ -11,7 +11,8 @@ writes both alike (SPARQL) leaves an `Atom` and a comparison of its variable, an
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -116,6 +117,28 @@ class Attribute:
 
 Operand: TypeAlias = "Term | Attribute | Value"
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "ends", "matches", "language"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextTest:
+    """A comparison of a text with a part, end or pattern: how each language writes it, and what it finds.
+
+    An operator in `Operator` and an entry in `TEXT_TESTS` is all that a new one needs.
+    """
+
+    sparql: str  # a function of both sides
+    cypher: str  # a sign, or words, between them
+    holds: Callable[[str, str], object]  # truthy where a text passes
+    arrow: str  # the function of Arrow that marks the texts of a column
+
+
+TEXT_TESTS: dict[Operator, TextTest] = {
+    "contains": TextTest("CONTAINS", "CONTAINS", str.__contains__, "match_substring"),
+    "starts": TextTest("STRSTARTS", "STARTS WITH", str.startswith, "starts_with"),
+    "ends": TextTest("STRENDS", "ENDS WITH", str.endswith, "ends_with"),
+    # in Arrow a pattern takes time in proportion to the text, too, whatever it is
+    "matches": TextTest("regex", "=~", lambda text, pattern: re.search(pattern, text), "match_substring_regex"),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from tuplet.errors import BudgetExceeded, hint
 from tuplet.lang.ast import (
+    TEXT_TESTS,
     TYPE,
     Among,
     And,
@@ -263,8 +264,8 @@ SYNTAX = Syntax(
     both=("AND",),
     negation=("NOT",),
     operators={
-        **{"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "=~": "matches"},
-        **{"STARTS": "starts", "ENDS": "ends", "CONTAINS": "contains"},
+        **{"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="},
+        **{test.cypher.split()[0]: operator for operator, test in TEXT_TESTS.items()},
     },
 )
 

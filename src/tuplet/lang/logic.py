@@ -31,6 +31,7 @@ from typing import NoReturn
 
 from tuplet.errors import hint
 from tuplet.lang.ast import (
+    TEXT_TESTS,
     Atom,
     Attribute,
     Column,
@@ -53,7 +54,7 @@ from tuplet.lang.reader import Side, SideReader, Syntax, Token, is_number, token
 from tuplet.lang.rewrite import new_name
 
 RESERVED = ("exists", "limit", "offset", "order", "show")
-WORDS: tuple[Operator, ...] = ("contains", "starts", "ends", "matches", "language")
+WORDS: tuple[Operator, ...] = (*TEXT_TESTS, "language")
 SIGNS: dict[str, Operator] = {"=": "=", "!=": "!=", "≠": "!=", "<": "<", "<=": "<=", "≤": "<=", ">": ">", ">=": ">="}
 SYNTAX = Syntax(
     either=("|", "∨", "||"),

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from tuplet.errors import Unsupported
 from tuplet.lang.ast import (
+    TEXT_TESTS,
     Among,
     And,
     Atom,
@@ -272,9 +273,6 @@ def _plain(name: Name) -> bool:
     return name.kind == "name" and ">" not in name.text and not re.match(r"[\s=]", name.text)
 
 
-_FUNCTIONS = {"contains": "CONTAINS", "starts": "STRSTARTS", "ends": "STRENDS", "matches": "regex"}
-
-
 def to_sparql(query: Query) -> str:
     """The query as SPARQL.
 
@@ -455,8 +453,8 @@ class _Printer:
                 assert isinstance(right, Value)
                 pattern = quote_text(str(right.value)[flags.end() :])
                 return f'regex({self.operand(left)}, {pattern}, "{flags.group(1)}")'
-        if compare.operator in _FUNCTIONS:
-            return f"{_FUNCTIONS[compare.operator]}({self.operand(left)}, {self.operand(right)})"
+        if compare.operator in TEXT_TESTS:
+            return f"{TEXT_TESTS[compare.operator].sparql}({self.operand(left)}, {self.operand(right)})"
         equality = compare.operator in ("=", "!=")
         clear = any(isinstance(o, Attribute) or (isinstance(o, Value) and not is_ambiguous(o)) for o in (left, right))
         text = equality and not clear

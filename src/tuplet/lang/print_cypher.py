@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from tuplet.errors import Refused
 from tuplet.lang.ast import (
+    TEXT_TESTS,
     TYPE,
     Among,
     And,
@@ -47,7 +48,7 @@ CYPHER_RESERVED = frozenset(
 )
 _PLAIN = re.compile(r"[^\W\d]\w*")
 _WHOLE = re.compile(r"(\(\?[a-zA-Z]+\))?\^\(\?:(.*)\)\$", re.DOTALL)
-_SIGNS = {"!=": "<>", "contains": "CONTAINS", "starts": "STARTS WITH", "ends": "ENDS WITH", "matches": "=~"}
+_SIGNS = {"!=": "<>", **{operator: test.cypher for operator, test in TEXT_TESTS.items()}}
 
 
 def to_cypher(query: Query) -> str:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from tuplet.errors import hint
 from tuplet.lang.ast import (
+    TEXT_TESTS,
     And,
     Atom,
     Attribute,
@@ -18,7 +19,6 @@ from tuplet.lang.ast import (
     Free,
     Has,
     Operand,
-    Operator,
     Value,
     Variable,
     terms,
@@ -27,7 +27,7 @@ from tuplet.lang.reader import Side, SideReader, Syntax, Token
 from tuplet.lang.rewrite import disjunction, negation
 
 SYNTAX = Syntax(("||",), ("&&",), ("!",), {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="})
-TEXT_FUNCTIONS: dict[str, Operator] = {"CONTAINS": "contains", "STRSTARTS": "starts", "STRENDS": "ends"}
+TEXT_FUNCTIONS = {test.sparql: operator for operator, test in TEXT_TESTS.items() if operator != "matches"}
 FUNCTIONS = (*TEXT_FUNCTIONS, "REGEX", "STR", "LANG", "LANGMATCHES", "SAMETERM", "NOT", "EXISTS")
 FLAGS = "ims"
 

@@ -19,6 +19,7 @@ from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, Ids, kind
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.graph.names import Strings, Vocabulary
 from tuplet.lang.ast import (
+    TEXT_TESTS,
     TYPE,
     Among,
     And,
@@ -284,10 +285,8 @@ class ClauseBinder:
         import pyarrow.compute as pc
 
         wanted = str(value.value)
-        # a pattern takes time in proportion to the text, too, whatever it is
-        match = {"contains": pc.match_substring, "ends": pc.ends_with}.get(operator, pc.match_substring_regex)
         try:
-            found = match(arrow_texts(column.values), wanted)
+            found = getattr(pc, TEXT_TESTS[operator].arrow)(arrow_texts(column.values), wanted)
         except pa.ArrowInvalid as error:
             reason = str(error).split(":", 1)[-1].strip()
             raise ParseError(f"bad pattern {wanted!r}: {reason}", self.text, value.position, value.length) from None

@@ -5,7 +5,6 @@ They hold or do not, whatever is predicted. `holds` says what a condition means;
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.attributes import FACTS, FAMILIES, AttributeColumn, Ids, Marks, Ranked, comparable, kind_of, union_of
 from tuplet.graph.names import Strings
-from tuplet.lang.ast import Formula
+from tuplet.lang.ast import TEXT_TESTS, Formula, Operator
 from tuplet.lang.print import formula_to_logic
 
 if TYPE_CHECKING:
@@ -219,14 +218,13 @@ def _rank_together(a: AttributeColumn, b: AttributeColumn) -> tuple[Ranked, Rank
     return Ranked(a.ranked.keys, one), Ranked(b.ranked.keys, other)
 
 
-def compared_values(operator: str, left: Any, right: Any) -> bool:
+def compared_values(operator: Operator, left: Any, right: Any) -> bool:
     """Whether two values compare; values of different families differ, and nothing else."""
     if FAMILIES[kind_of(left)] != FAMILIES[kind_of(right)]:
         return operator == "!="
     if operator in COMPARES:
         return bool(COMPARES[operator](np.asarray(comparable(left)), np.asarray(comparable(right))))
-    test = {"contains": str.__contains__, "starts": str.startswith, "ends": str.endswith}.get(operator)
-    return test(str(left), str(right)) if test else re.search(str(right), str(left)) is not None
+    return bool(TEXT_TESTS[operator].holds(str(left), str(right)))
 
 
 def next_key(key: bytes) -> bytes:

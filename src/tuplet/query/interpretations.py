@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from tuplet.errors import BudgetExceeded, Refused, UnknownName, WrongKind
 from tuplet.graph.graph import NAME_WORD, AttributeWords, KnowledgeGraph
 from tuplet.lang.ast import (
+    TEXT_TESTS,
     TYPE,
     Among,
     And,
@@ -480,7 +481,7 @@ class _ClauseReader:
         entity, other = (left, right) if isinstance(left, Constant | Free | Exists) else (right, left)
         if not isinstance(entity, Constant | Free | Exists):
             return Compare(operator, left, right, negated)
-        if operator in ("contains", "starts", "ends", "matches"):
+        if operator in TEXT_TESTS:
             name = Attribute(entity, Name(NAME_WORD))
             return Compare(operator, name if entity is left else left, right if entity is left else name, negated)
         if operator in ("=", "!="):
