@@ -12,7 +12,7 @@ from typing import Any
 from ray import serve
 
 from tuplet.server.app import Application
-from tuplet.server.command import named_stores
+from tuplet.server.command import name_stores
 from tuplet.server.keys import KeyFile
 from tuplet.server.limits import ServerLimits
 from tuplet.server.metrics import ServerMetrics
@@ -22,7 +22,7 @@ from tuplet.store import open_store
 
 def application() -> Any:
     """The ASGI application of one replica."""
-    stores = {name: open_store(path) for name, path in named_stores(os.environ["TUPLET_STORES"].split())}
+    stores = {name: open_store(path) for name, path in name_stores(os.environ["TUPLET_STORES"].split())}
     service = Service(stores, ServerLimits(), ServerMetrics())
     service.warm()
     keys = os.environ.get("TUPLET_KEYS")

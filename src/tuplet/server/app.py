@@ -128,7 +128,7 @@ class Resource:
             if operation.access != "open":
                 request.content = await self._read_body(request)
                 await self.service.served.enter(request.key)
-            return await self._answer(request, operation, operation.taken(request))
+            return await self._answer(request, operation, operation.read_input(request))
         except (TupletError, ValidationError) as error:
             return refusal(error)
         except (ClientGone, ClientDisconnect):  # half a table is not half of the facts

@@ -41,20 +41,20 @@ class ServerSettings:
     proxies: tuple[str, ...] = ()
     lazy: bool = False  # whether engines are loaded when they are first asked for
 
-    def from_anywhere(self) -> ServerSettings:
+    def with_absolute_paths(self) -> ServerSettings:
         """The same with absolute paths: a worker that starts later, perhaps in another folder, finds the same files."""
         return replace(
             self,
             stores=tuple((name, os.path.abspath(path)) for name, path in self.stores),
             key_file=None if self.key_file is None else os.path.abspath(self.key_file),
-            logs=self.logs.found_from_anywhere(),
+            logs=self.logs.with_absolute_paths(),
         )
 
 
-def named_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def name_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """STORE or NAME=STORE as pairs of name and path; the name is that of the folder unless given.
 
-    >>> named_stores(["/data/world.store", "kg=/data/other.store"])
+    >>> name_stores(["/data/world.store", "kg=/data/other.store"])
     (('world', '/data/world.store'), ('kg', '/data/other.store'))
     """
     stores: dict[str, str] = {}
@@ -85,11 +85,11 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
     count = workers or min(4, os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is imported
-        settings = _checked(settings.from_anywhere(), host, count)
+        settings = _check_settings(settings.with_absolute_paths(), host, count)
         from tuplet.server.control import new_event_loop
         from tuplet.server.supervisor import supervise
 
-        with bound(host, port) as listening, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with bind_socket(host, port) as listening, asyncio.Runner(loop_factory=new_event_loop) as runner:
 
             def answering() -> None:
                 log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
@@ -98,14 +98,14 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
             runner.run(supervise(settings, count, listening, answering))
 
 
-def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
+def _check_settings(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
     """The settings with what they leave open; what is wrong with them is said here, in one line."""
     from tuplet.server.guard import Cors, check_proxies
     from tuplet.server.sparql_results import BaseIri
 
     start_logging(settings.logs)
     AccessLog(settings.logs)  # a file that cannot be written is an error now
-    checked_keys(settings.key_file, host)
+    check_keys(settings.key_file, host)
     check_proxies(settings.proxies)
     return replace(
         settings,
@@ -115,7 +115,7 @@ def _checked(settings: ServerSettings, host: str, workers: int) -> ServerSetting
     )
 
 
-def checked_keys(key_file: str | None, host: str) -> KeyFile | None:
+def check_keys(key_file: str | None, host: str) -> KeyFile | None:
     """The keys of a server, all of them as they should be; only one that nobody else can reach needs none."""
     if key_file is not None:
         keys = KeyFile(key_file, strict=True)
@@ -144,7 +144,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """The socket that connections come to; small answers leave at once instead of waiting for the next packet."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -181,7 +181,7 @@ def serve(arguments: argparse.Namespace) -> None:
         raise BadInput(f"--drain is a number of seconds, not {arguments.drain}")
     address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     settings = ServerSettings(
-        named_stores(arguments.stores),
+        name_stores(arguments.stores),
         arguments.api_key_file,
         ServerLimits(**given(arguments, ServerLimits)),
         LogSettings(**given(arguments, LogSettings)),
@@ -215,7 +215,7 @@ def serve_tools(arguments: argparse.Namespace) -> None:
     if arguments.http is None and (arguments.api_key_file or arguments.host or arguments.access_log):
         alone = "on standard input nobody else can ask"
         raise BadInput(f"--host, --api-key-file and --access-log are for --http PORT; {alone}")
-    stores = {name: open_store(path) for name, path in named_stores(arguments.stores)}
+    stores = {name: open_store(path) for name, path in name_stores(arguments.stores)}
     tools = Toolbox(stores, ServerLimits(**given(arguments, ServerLimits)))
     if arguments.http is None:
         from tuplet.server.mcp_server import run

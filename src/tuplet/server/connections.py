@@ -79,7 +79,7 @@ class Connection(HttpToolsProtocol):
             return
         try:
             while data:
-                data = self._fed(data)
+                data = self._feed(data)
         except httptools.HttpParserError:
             self.refuse(*self._refusal)
             return
@@ -87,7 +87,7 @@ class Connection(HttpToolsProtocol):
         if self._head > HEAD_SIZE:  # of a field that does not end, in a head or behind a body, the parser says nothing
             self.refuse(*_TOO_LARGE)
 
-    def _fed(self, data: bytes) -> bytes:
+    def _feed(self, data: bytes) -> bytes:
         """Let the parser have what fetch_folder; returns what is to be read again.
 
         A request may want another protocol, such as h2c, which HTTP lets a server pass over. But the parser then takes

@@ -76,7 +76,7 @@ def draw(
         drawing["graph"] = _graph(plain, source.graph)
         for name in PRINTERS:
             try:
-                drawing[name] = _printed(plain, name, source.graph)
+                drawing[name] = _print(plain, name, source.graph)
             except TupletError as error:
                 drawing["refused"][name] = error.message
         with with_place(text):
@@ -177,7 +177,7 @@ def _label(name: Name, kind: str, graph: KnowledgeGraph) -> str:
     return words.label(number) or graph.prefixes.short(words.name(number))
 
 
-def _printed(query: Query, language: str, graph: KnowledgeGraph) -> str:
+def _print(query: Query, language: str, graph: KnowledgeGraph) -> str:
     """A query as text, with the prefixes of the graph where it reads back alike."""
     text = PRINTERS[language](query)
     short = text if language == "cypher" else _short(text, graph)
@@ -208,9 +208,9 @@ def write(drawn: models.WriteRequest, source: Source, limits: ServerLimits) -> s
     if any(_atom(edge) not in stated for clause in clauses for edge in clause.edges):
         raise BadInput("a name in the drawing cannot be written as text")
     try:
-        return _printed(query, drawn.language, source.graph)
+        return _print(query, drawn.language, source.graph)
     except Unsupported:
-        return _printed(query, "logic", source.graph)
+        return _print(query, "logic", source.graph)
 
 
 def _logic(drawn: models.WriteRequest, clauses: list[models.DrawnClause]) -> str:

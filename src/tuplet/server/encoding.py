@@ -63,7 +63,7 @@ def in_time(
             piece = encode(found)[1:-1] if between == b"," else between.join(map(encode, found))
             if len(piece) > most:
                 stopped = "bytes"
-                fitting = _fitting(found, between, most, at_least=not slices)
+                fitting = _take_fitting(found, between, most, at_least=not slices)
                 start += len(fitting)
                 piece = between.join(fitting)
             if piece:
@@ -76,7 +76,7 @@ def in_time(
     return slices, head
 
 
-def _fitting(rows: Sequence[Any], between: bytes, most: float, at_least: int) -> list[bytes]:
+def _take_fitting(rows: Sequence[Any], between: bytes, most: float, at_least: int) -> list[bytes]:
     """The first rows that together are not longer than `most`."""
     found: list[bytes] = []
     for row in rows:

@@ -125,10 +125,10 @@ class Guard:
                 headers.add_vary_header("origin")
             await send(message)
 
-        app = self.refused(request) or self.app
+        app = self.find_refusal(request) or self.app
         await app(scope, receive, send_with_cors if self.cors.origins else send)
 
-    def refused(self, request: Request) -> Reply | None:
+    def find_refusal(self, request: Request) -> Reply | None:
         """Why a request is not looked at; None if it is, and then its owner is known."""
         if self.keys is None:
             # Without keys only this machine may ask: no page of another site, and no name that was bent to point here.

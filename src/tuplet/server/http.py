@@ -160,7 +160,7 @@ class Operation:
             wanted = " or ".join(_OPENED_BY[self.access])
             raise KeyRefused(f"the key {key.name!r} has not the scope for this: {wanted}")
 
-    def taken(self, request: Request) -> BaseModel | None:
+    def read_input(self, request: Request) -> BaseModel | None:
         """The body or the parameters of a request, checked."""
         if packed := request.header("content-encoding").removeprefix("identity"):
             raise HTTPProblem(415, f"send the body as it is, not packed with {packed[:60]}")

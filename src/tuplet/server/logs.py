@@ -94,7 +94,7 @@ class LogSettings:
         if self.slow is not None and not self.slow >= 0:
             raise BadInput(f"--slow is {self.slow!r}; it must not be negative")
 
-    def found_from_anywhere(self) -> LogSettings:
+    def with_absolute_paths(self) -> LogSettings:
         """The same for a process in another folder."""
         file = self.access_log
         return self if file in (None, "-") else replace(self, access_log=os.path.abspath(file))

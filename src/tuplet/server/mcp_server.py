@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 
 from tuplet._version import __version__
 from tuplet.errors import BadInput, TupletError
-from tuplet.server.command import bound, checked_keys
+from tuplet.server.command import bind_socket, check_keys
 from tuplet.server.guard import Guard, RequestLog
 from tuplet.server.http import REQUEST
 from tuplet.server.keys import KeyFile, KeyOwner
@@ -224,8 +224,8 @@ def listen(
     """Serve until stopped."""
     if not 0 <= port <= 65535:
         raise BadInput(f"a port is a number up to 65535, not {port}")
-    keys = checked_keys(key_file, host)
-    with bound(host, port) as listening:
+    keys = check_keys(key_file, host)
+    with bind_socket(host, port) as listening:
         listening.listen(128)
         address = f"[{host}]" if ":" in host else host
         app = guarded_tools(tools, keys, logs)

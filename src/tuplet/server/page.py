@@ -37,12 +37,12 @@ def bundle(modules: Mapping[str, str], first: str) -> str:
     }
     <BLANKLINE>
     """
-    needed = {first: _imported(modules, first)}
+    needed = {first: _list_imports(modules, first)}
     waiting = list(needed[first])
     while waiting:
         name = waiting.pop()
         if name not in needed:
-            needed[name] = _imported(modules, name)
+            needed[name] = _list_imports(modules, name)
             waiting += needed[name]
     try:
         order = list(TopologicalSorter(needed).static_order())
@@ -51,7 +51,7 @@ def bundle(modules: Mapping[str, str], first: str) -> str:
     return "".join(_block(name, modules[name]) for name in order)
 
 
-def _imported(modules: Mapping[str, str], name: str) -> list[str]:
+def _list_imports(modules: Mapping[str, str], name: str) -> list[str]:
     found = [match[2] for match in _IMPORT.finditer(modules[name])]
     missing = [other for other in found if other not in modules]
     if missing:
@@ -95,10 +95,10 @@ class Asset:
     tag: str
 
     @classmethod
-    def of(cls, name: str, body: bytes) -> Asset:
+    def from_bytes(cls, name: str, body: bytes) -> Asset:
         """A file by its name and contents.
 
-        >>> Asset.of("page.js", b"// nothing\\n" * 100).media
+        >>> Asset.from_bytes("page.js", b"// nothing\\n" * 100).media
         'text/javascript; charset=utf-8'
         """
         media = mimetypes.guess_type(name)[0] or "text/plain"
@@ -123,7 +123,7 @@ class Assets:
         modules = {name: body.decode() for name, body in files.items() if name.endswith(".js") and "/" not in name}
         files["all.js"] = bundle(modules, "page.js").encode()
         files["index.html"] = self._page(page).encode()
-        self.files = {name: Asset.of(name, body) for name, body in files.items()}
+        self.files = {name: Asset.from_bytes(name, body) for name, body in files.items()}
 
     def _page(self, text: str) -> str:
         """The page with one style sheet and one script, at the addresses of this version."""

@@ -51,7 +51,7 @@ class Editor:
                 asked.facts, asked.new_entities, self._patience, seconds, attributes=values, replace=asked.replace
             )
 
-        return await self._changed(name, change)
+        return await self._change(name, change)
 
     async def remove(self, name: str, request: Request, asked: models.ChangeParameters) -> dict[str, Any]:
         """`POST /remove`: facts are no longer stated; each shows its prediction again."""
@@ -61,9 +61,9 @@ class Editor:
                 return store.remove(_table(request), self._patience)
             return store.remove(asked.facts, self._patience, asked.attributes or None)
 
-        return await self._changed(name, change)
+        return await self._change(name, change)
 
-    async def _changed(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
+    async def _change(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
         if len(self._writing) >= _MOST_WAITING:
             raise TooBusy(f"{len(self._writing)} changes are waiting already; try again in a moment")
         # A client that goes away leaves a change that is made and served nevertheless.

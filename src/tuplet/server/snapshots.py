@@ -37,7 +37,7 @@ class StoresAtOnce(dict[str, Store]):
     def _parts(self) -> dict[frozenset[str], StoresAtOnce]:
         return {}
 
-    def of(self, names: frozenset[str]) -> StoresAtOnce:
+    def limited_to(self, names: frozenset[str]) -> StoresAtOnce:
         """Some of them."""
         if names not in self._parts:
             self._parts[names] = StoresAtOnce({name: store for name, store in self.items() if name in names})
@@ -72,7 +72,7 @@ class ServedStores:
         while self._free is not None:
             await self._free.wait()
         names = None if key is None else key.stores
-        SEEN.set(self.current if names is None else self.current.of(names))
+        SEEN.set(self.current if names is None else self.current.limited_to(names))
 
     def seen(self) -> StoresAtOnce:
         """What the request at hand sees; outside of one, everything."""

@@ -52,7 +52,7 @@ class BaseIri:
         """The IRI of a name."""
         if not self.text or _WHOLE.match(name):
             return name
-        return self.text + _ODD.sub(_escaped, name)
+        return self.text + _ODD.sub(_escape, name)
 
     def name(self, iri: str) -> str:
         """The name of an IRI; any other text is itself."""
@@ -75,7 +75,7 @@ class BaseIri:
 NO_BASE = BaseIri()
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found.group().encode())
 
 
@@ -92,16 +92,16 @@ def _with_names(part: T, change: Callable[[Name], Name]) -> T:
     return made  # type: ignore[no-any-return]
 
 
-def negotiated(accept: str, offered: Mapping[str, str]) -> str | None:
+def negotiate(accept: str, offered: Mapping[str, str]) -> str | None:
     """The best form by the client's quality, then by our order; None if it takes none of them.
 
     >>> offered = {"application/json": "json", "text/csv": "csv", "text/turtle": "turtle"}
-    >>> negotiated("", offered), negotiated("text/*", offered), negotiated("image/png", offered)
+    >>> negotiate("", offered), negotiate("text/*", offered), negotiate("image/png", offered)
     ('json', 'csv', None)
 
     Of two ranges that fit, the one that says more counts:
 
-    >>> negotiated("text/csv;q=0, text/*;q=0.5, */*;q=0.1", offered)
+    >>> negotiate("text/csv;q=0, text/*;q=0.5, */*;q=0.1", offered)
     'turtle'
     """
     if not accept.strip():

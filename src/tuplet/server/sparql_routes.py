@@ -16,7 +16,7 @@ from tuplet.server import models
 from tuplet.server.http import HTTPProblem, Operation, Reply, Request, form_fields
 from tuplet.server.models import SparqlBody
 from tuplet.server.service import Service
-from tuplet.server.sparql_results import CONTENT, MEDIA_TYPES, BaseIri, negotiated, results
+from tuplet.server.sparql_results import CONTENT, MEDIA_TYPES, BaseIri, negotiate, results
 
 # What else a request may choose, beside what the protocol says: `?engine=crisp&only=observed`.
 CHOICES = ("store", "engine", "only")
@@ -98,8 +98,8 @@ def service_description(schemas: Sequence[Mapping[str, Any]], base: BaseIri) -> 
     lines += [
         "",
         "<> a sd:Service ;",
-        f"  dcterms:title {_quoted(f'tuplet {__version__}')} ;",
-        f"  rdfs:comment {_quoted(_ABOUT)} ;",
+        f"  dcterms:title {_quote(f'tuplet {__version__}')} ;",
+        f"  rdfs:comment {_quote(_ABOUT)} ;",
         "  sd:endpoint <> ;",
         "  sd:supportedLanguage sd:SPARQL11Query ;",
         "  sd:resultFormat formats:SPARQL_Results_JSON, formats:SPARQL_Results_XML,",
@@ -120,12 +120,12 @@ def service_description(schemas: Sequence[Mapping[str, Any]], base: BaseIri) -> 
 def _graph(schema: Mapping[str, Any], base: BaseIri, short: bool = False) -> str:
     parts = [
         "a sd:Graph, void:Dataset",
-        f"dcterms:title {_quoted(schema['store'])}",
+        f"dcterms:title {_quote(schema['store'])}",
         f"void:triples {schema['facts']}",
         f"void:entities {schema['entities']}",
         f"void:properties {len(schema['relations'])}",
     ]
-    parts += [f"void:uriSpace {_quoted(base.text)}"] * bool(base.text)
+    parts += [f"void:uriSpace {_quote(base.text)}"] * bool(base.text)
     for relation in [] if short else schema["relations"][:_LISTED]:
         iri = base.iri(relation["name"])
         if _IRI.fullmatch(iri):
@@ -133,7 +133,7 @@ def _graph(schema: Mapping[str, Any], base: BaseIri, short: bool = False) -> str
     return f"[ {' ; '.join(parts)} ]"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -160,7 +160,7 @@ def sparql_operations(service: Service) -> list[Operation]:
     """`GET /sparql` and `POST /sparql`."""
 
     async def answer(request: Request, query: str, options: models.AskOptions) -> Reply:
-        form = negotiated(request.header("accept"), MEDIA_TYPES)
+        form = negotiate(request.header("accept"), MEDIA_TYPES)
         deadline = service.limits.deadline()
 
         def work() -> Reply:
@@ -174,7 +174,7 @@ def sparql_operations(service: Service) -> list[Operation]:
         return await service.run(request, deadline, work)
 
     async def description(request: Request, store: str | None) -> Reply:
-        form = negotiated(request.header("accept"), DESCRIPTIONS)
+        form = negotiate(request.header("accept"), DESCRIPTIONS)
         if form is None:
             raise HTTPProblem(406, f"give a query; without one, a description comes as {', '.join(DESCRIPTIONS)}")
         if form == "html":  # a person with a browser

@@ -104,7 +104,7 @@ class Supervisor:
     async def run(self) -> None:
         """Until SIGTERM or SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._signalled)
+            self._loop.add_signal_handler(number, self._handle_signal)
         self._loop.add_signal_handler(signal.SIGHUP, lambda: self._task(self._hangup()))
         slots = [self._task(self._keep(slot)) for slot in range(self._count)]
         self._task(self._watch())
@@ -171,7 +171,7 @@ class Supervisor:
         control.on("ready", lambda generations: self._admit(worker, generations))
         control.on("failed", lambda reason: setattr(worker, "failure", reason))
         control.on("draining", lambda: self._leave(worker))
-        control.on("reload", self._asked_to_reload)
+        control.on("reload", self._reply_to_reload)
         control.on("stats", self.stats)
         self._workers.append(worker)
         return worker
@@ -242,14 +242,14 @@ class Supervisor:
         self._problem = ""
         return changed
 
-    async def _asked_to_reload(self) -> dict[str, Any]:
+    async def _reply_to_reload(self) -> dict[str, Any]:
         await self.reload()
         return {"generations": self._generations}
 
     async def _together(self, workers: Sequence[WorkerProcess]) -> bool:
         """Prepare, hold, switch. Who dies meanwhile does not matter; who fails once others switch is replaced."""
         for _ in range(10):
-            replies = await asyncio.gather(*(self._prepared(worker) for worker in workers))
+            replies = await asyncio.gather(*(self._prepare(worker) for worker in workers))
             workers = [worker for worker, reply in zip(workers, replies, strict=True) if reply is not None]
             prepared = [reply for reply in replies if reply is not None]
             if all(one == prepared[0] for one in prepared):
@@ -270,7 +270,7 @@ class Supervisor:
             log.info("generation served: %s", told)
         return changed
 
-    async def _prepared(self, worker: WorkerProcess) -> Generations | None:
+    async def _prepare(self, worker: WorkerProcess) -> Generations | None:
         """What a worker would serve; None if it has ended."""
         try:
             reply = await worker.control.ask("prepare", timeout=PREPARE)
@@ -320,7 +320,7 @@ class Supervisor:
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
-    def _signalled(self) -> None:
+    def _handle_signal(self) -> None:
         if self._stop.is_set():  # asked twice: at once
             for worker in self._workers:
                 worker.process.kill()

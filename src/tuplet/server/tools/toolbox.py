@@ -152,10 +152,10 @@ _OPTIONAL = frozenset({"labels", "witness", "head_label", "tail_label", "clause"
 _ROUNDED = frozenset({"truth", "lift", "weight", "bound"})
 
 
-def _shortened(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     """A part of the answer's JSON, as a language model gets it."""
     if isinstance(value, list | tuple):
-        return [_shortened(one) for one in value]
+        return [_shorten(one) for one in value]
     if not isinstance(value, Mapping):
         return value
     found: dict[str, Any] = {}
@@ -167,22 +167,22 @@ def _shortened(value: Any) -> Any:
         elif key in _ROUNDED and given is not None:
             given = _short(given)
         elif key != "values":
-            given = _shortened(given)
+            given = _shorten(given)
         if given or key not in _OPTIONAL or (key == "evidence" and given is not None):
             found[key] = given
     return found
 
 
-def _shortened_schema(schema: JsonSchema) -> JsonSchema:
-    """The JSON schema of what `_shortened` gives."""
+def _shorten_schema(schema: JsonSchema) -> JsonSchema:
+    """The JSON schema of what `_shorten` gives."""
     found = dict(schema)
     if "properties" in schema:
-        found["properties"] = {name: _shortened_schema(inner) for name, inner in schema["properties"].items()}
+        found["properties"] = {name: _shorten_schema(inner) for name, inner in schema["properties"].items()}
         found["required"] = [name for name in schema["required"] if name not in _OPTIONAL]
     if "items" in schema:
-        found["items"] = _shortened_schema(schema["items"])
+        found["items"] = _shorten_schema(schema["items"])
     if "anyOf" in schema:
-        found["anyOf"] = list(map(_shortened_schema, schema["anyOf"]))
+        found["anyOf"] = list(map(_shorten_schema, schema["anyOf"]))
     return found
 
 
@@ -259,7 +259,7 @@ class Toolbox(QueryService):
         source = store.source
         rows = contents.relations(source)
         relations: list[Any] = [
-            _without_empty(
+            _drop_empty(
                 name=row.relation,
                 write=write_name(row.relation),
                 label=row.label if _says_more(row.label, row.relation) else "",
@@ -295,7 +295,7 @@ class Toolbox(QueryService):
         if not isinstance(relations, bool):
             raise BadInput(f"relations must be true or false, not {relations!r}")
         found: list[Any] = [
-            _without_empty(
+            _drop_empty(
                 name=one.name, label=one.label if _says_more(one.label, one.name) else "", write=write_name(one.name)
             )
             for one in store.find(text, k, relations)
@@ -334,13 +334,13 @@ class Toolbox(QueryService):
         question = self.question(store, query)
         limits = self.settled(limits, question, deadline)
         engine = self.engine(store, None, deadline)
-        return self._written(asking.ask(question, engine, judge, limits, deadline))
+        return self._write(asking.ask(question, engine, judge, limits, deadline))
 
-    def _written(self, answers: Answers) -> dict[str, Any]:
+    def _write(self, answers: Answers) -> dict[str, Any]:
         """Answers as JSON, as many as fit into the bytes of an answer."""
         head, most = answers.head(), self.limits.max_answer_bytes
         head["answers"] = []
-        for row in map(_shortened, answers.rows()):
+        for row in map(_shorten, answers.rows()):
             most -= len(json.dumps(row))
             if most < 0 and head["answers"]:
                 head["pruned"], head["bound"] = "bytes", max(head["bound"], row["truth"])
@@ -369,9 +369,9 @@ class Toolbox(QueryService):
         question = self.question(store, query)
         engine = self.engine(store, None, deadline)
         [answer] = given_tuples.explain(question, [values], engine, limits, deadline)
-        found: dict[str, Any] = {"witness": []} | _shortened(answer.to_dict())
+        found: dict[str, Any] = {"witness": []} | _shorten(answer.to_dict())
         if answer.missing:
-            found["missing"] = _shortened([asdict(fact) for fact in answer.missing])
+            found["missing"] = _shorten([asdict(fact) for fact in answer.missing])
         return found
 
     def score(
@@ -472,7 +472,7 @@ class Toolbox(QueryService):
                     store.refresh()
 
 
-def _without_empty(**fields: Any) -> dict[str, Any]:
+def _drop_empty(**fields: Any) -> dict[str, Any]:
     """The fields that say something."""
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
@@ -514,7 +514,7 @@ class ToolDefinition:
 
 
 def _ask_schema() -> JsonSchema:
-    whole = _shortened_schema(json_schema(AnswersDict))
+    whole = _shorten_schema(json_schema(AnswersDict))
     properties = {name: whole["properties"][name] for name in _KEPT}
     properties["summary"] = {"type": "string", "description": "the same in a sentence"}
     required = [name for name in properties if name == "summary" or name in whole["required"]]
@@ -527,7 +527,7 @@ DEFINITIONS: Mapping[str, ToolDefinition] = {
         ToolDefinition.from_function(Toolbox.schema, "What is in the knowledge graph"),
         ToolDefinition.from_function(Toolbox.find, "Find the exact name of something"),
         ToolDefinition.from_function(Toolbox.ask, "Answer a query", _ask_schema()),
-        ToolDefinition.from_function(Toolbox.explain, "Why, or why not", _shortened_schema(json_schema(ExplainDict))),
+        ToolDefinition.from_function(Toolbox.explain, "Why, or why not", _shorten_schema(json_schema(ExplainDict))),
         ToolDefinition.from_function(Toolbox.score, "How true are these?"),
     )
 }
