@@ -1,7 +1,7 @@
 # Two commands on a fresh machine: `make demo` and `make test`. Both install what they need into .venv.
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-.PHONY: demo test checks suite early head-start kernels soak mutants paper tuple-h lint docs links notebooks reference wheel release-check browser nginx clean
+.PHONY: demo test checks suite early head-start kernels soak mutants paper tuple-h lint docs links notebooks reference wheel rooms release-check browser nginx clean
 
 # Python compiles what it imports when it does; compiling everything that is installed takes half a minute.
 PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
@@ -53,6 +53,10 @@ notebooks: $(VENV)/.installed-test
 wheel: $(VENV)/.installed-test
 	$(PYTHON) tools/wheel.py
 
+# The tree without the server and the laboratory imports, type-checks and passes its contract tests.
+rooms: lint kernels
+	$(PYTHON) tools/without_rooms.py
+
 # Wheel and source distribution, built twice, read by twine, installed and used with every Python at hand; into dist/.
 release-check: $(VENV)/.installed-test
 	$(PIP) build twine
@@ -80,7 +84,7 @@ early: $(VENV)/.installed-core
 head-start: $(VENV)/.installed-core
 	-$(PYTHON) tools/fresh_kernels.py --compile
 
-checks: lint docs links wheel
+checks: lint docs links wheel rooms
 
 # Each of three workers begins with a third of the tests in their order, so that most fixtures are made once; one that
 # is done takes over from the others. Nothing is tried twice: random cases, hashes and the like are the same in each run.
@@ -96,6 +100,7 @@ test: early
 SEED  := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
 TESTS ?= src tests
 soak: lint nginx kernels $(VENV)/.installed-test
+	$(PYTHON) tools/without_rooms.py --all
 	TUPLET_SOAK=1 TUPLET_SOAK_SEED=$(SEED) PYTHONHASHSEED=$(SEED) $(VENV)/bin/pytest -n 2 --timeout 0 $(TESTS)
 
 # 120 one-line mutants, each judged by the tests of its room: an hour or two on 2 cores; resumes after an interruption.

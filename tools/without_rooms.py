@@ -1,6 +1,6 @@
 """Delete the rooms that may be deleted from a copy of the tree: the rest must import, type-check and pass its tests.
 
-    python tools/without_rooms.py          # contract tests with one case of each random test; in `make test`
+    python tools/without_rooms.py          # contract tests; in `make test`
     python tools/without_rooms.py --all    # all tests that are left; in `make soak`
 
 A test is deleted with a room if it names the room, or imports a helper that does. Tests of the whole distribution (its
@@ -73,15 +73,10 @@ def main() -> None:
         copy = Path(folder)
         copy_tree(copy)
         delete_tests_of_rooms(copy / "tests")
-        once = {"TUPLET_SOAK": "1", "TUPLET_SOAK_SEED": "0", "TUPLET_SOAK_EXAMPLES": "1"}
         environment = os.environ | {"PYTHONPATH": str(copy / "src"), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
         pytest = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        commands = [["-c", IMPORT_ALL], ["-m", "mypy"]]
-        if arguments.all:
-            commands.append([*pytest, "tests", "src"])
-        else:
-            environment |= once
-            commands.append([*pytest, "tests/contracts"])
+        tests = ["tests", "src"] if arguments.all else ["tests/contracts"]
+        commands = [["-c", IMPORT_ALL], ["-m", "mypy"], [*pytest, *tests]]
         for command in commands:
             if subprocess.run([sys.executable, *command], cwd=copy, env=environment).returncode:
                 sys.exit(f"without {' and '.join(ROOMS)} this fails: python {' '.join(command)[:60]}")

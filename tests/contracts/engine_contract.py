@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from random_conditions import meant
 
+from tuplet import settings
 from tuplet.engines import brute
 from tuplet.query.logic import Logic
 from tuplet.query.ranking import Edge, QueryGraph, Ranking
@@ -21,6 +22,11 @@ from tuplet.truth.table import TruthTable
 Run = Callable[..., Ranking]
 DATA = os.environ.get("TUPLET_DATA")
 SMALL_GRAPHS = ("nations", "umls", "kinships")
+
+
+def registered(*names: str) -> list[str]:
+    """The engines of these names whose rooms are there; the laboratory's may be deleted (`tools/without_rooms.py`)."""
+    return [name for name in names if name in settings.list_plugins("engines")]
 
 
 # --- tables -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_contract import expected_order, random_query, random_table
+from engine_contract import expected_order, random_query, random_table, registered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ from tuplet.query.source import Source
 from tuplet.settings import find_plugin
 from tuplet.truth.table import TruthTable
 
-ENGINES = ("exact", "crisp", "ns3", "ns3-marginal", "fit")
+ENGINES = registered("exact", "crisp", "ns3", "ns3-marginal", "fit")
 
 
 class Clock:
