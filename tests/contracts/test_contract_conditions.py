@@ -29,7 +29,6 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.query.ask import plan_text
 from tuplet.query.conditions import Outside, Within
-from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_LIMITS
 from tuplet.query.logic import PRODUCT, Logic
 from tuplet.query.question import Question
