@@ -22,10 +22,9 @@ from tuplet.engines.given import judge
 from tuplet.graph.attributes import AttributeColumn, Attributes
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.query.ask import ask
+from tuplet.query.ask import Question, ask
 from tuplet.query.engine import Engine
 from tuplet.query.limits import NO_DEADLINE, Limits
-from tuplet.query.question import Question
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 

@@ -28,10 +28,9 @@ from tuplet.engines.effort import Effort
 from tuplet.engines.given import judge
 from tuplet.lab.bench.formats import read_any
 from tuplet.lab.bench.run import refuse_other_graph
-from tuplet.query.ask import status
+from tuplet.query.ask import Question, read_query, status
 from tuplet.query.hints import hints
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.question import Question, read_query
 from tuplet.query.ranking import QueryGraph
 from tuplet.query.witness import Witnesses
 

@@ -32,11 +32,11 @@ from tuplet.progress import Report, shown, sizes
 from tuplet.query import ask as asking
 from tuplet.query import contents, display
 from tuplet.query.answers import Answer, Answers
+from tuplet.query.ask import LONGEST_TEXT, MOST_TEXTS, Accept, Question
 from tuplet.query.contents import AttributeRow, EntityFacts, FoundName, RelationRow, starting_queries
 from tuplet.query.display import Listing, html_table, tag
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Brake, Deadline, LimitFields, Limits, whole_number
-from tuplet.query.question import LONGEST_TEXT, MOST_TEXTS, Accept, Question
 from tuplet.query.ranking import QueryGraph
 from tuplet.query.schema import Origin
 from tuplet.query.source import Source

@@ -27,11 +27,10 @@ from tuplet.errors import BadInput
 from tuplet.graph.attributes import AttributeColumn, Attributes, Ranked, members
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.query.ask import plan_text
+from tuplet.query.ask import Question, plan_text
 from tuplet.query.conditions import Outside, Within
 from tuplet.query.limits import NO_LIMITS
 from tuplet.query.logic import PRODUCT, Logic
-from tuplet.query.question import Question
 from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable

@@ -18,11 +18,10 @@ from tuplet.engines.given import judge
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.lang.ast import Column, Free, Query
-from tuplet.query.ask import ask
+from tuplet.query.ask import BoundReading, Question, ask
 from tuplet.query.interpretations import Reading
 from tuplet.query.limits import Deadline, Limits
 from tuplet.query.logic import Logic
-from tuplet.query.question import BoundReading, Question
 from tuplet.query.source import Source
 from tuplet.settings import find_plugin
 from tuplet.truth.table import TruthTable

@@ -15,8 +15,7 @@ from text_fixtures import FOLDER, Case, cases
 from tuplet import settings
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
-from tuplet.query.ask import plan_text
-from tuplet.query.question import Question
+from tuplet.query.ask import Question, plan_text
 from tuplet.query.source import Source
 from tuplet.truth.table import TruthTable
 

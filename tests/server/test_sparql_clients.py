@@ -24,8 +24,8 @@ from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
 import tuplet
 from tuplet.query.answers import csv_text
+from tuplet.query.ask import read_query
 from tuplet.query.limits import Deadline
-from tuplet.query.question import read_query
 from tuplet.server.sparql_results import BaseIri, results
 
 BASE = "http://example.org/kg/"

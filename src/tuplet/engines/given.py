@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.query import ask as asking
 from tuplet.query.answers import Answer
+from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
 from tuplet.query.hints import missing_facts
 from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
 from tuplet.query.loose import is_loose, loose_given
-from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.rows import FoundRows
 from tuplet.query.source import Source

@@ -15,11 +15,11 @@ from tuplet.errors import BadInput, Refused
 from tuplet.files import write_text
 from tuplet.lang.ast import Among, Attribute, Different, Same, atoms
 from tuplet.query.answers import Answers
+from tuplet.query.ask import Question
 from tuplet.query.conditions import BoundCondition, Equal, Outside, Within
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Limits
 from tuplet.query.loose import is_loose
-from tuplet.query.question import Question
 from tuplet.query.ranking import QueryGraph
 from tuplet.truth.store_folder import StoreFiles
 

@@ -22,7 +22,6 @@ from tuplet.lang.ast import Form
 from tuplet.progress import align_columns, counted, printable, shorten_rows
 from tuplet.query import display
 from tuplet.query.display import Markup, data_frame, draw_share, html_table, tag
-from tuplet.query.evidence import Reason, Triple
 from tuplet.query.ranking import Ranking
 from tuplet.query.rows import Cell, Named
 from tuplet.query.schema import (
@@ -32,12 +31,11 @@ from tuplet.query.schema import (
     Fact,
     Guarantee,
     Provenance,
-    StatedFact,
     Status,
     percent,
     schema_fields,
 )
-from tuplet.query.witness import Witnesses
+from tuplet.query.witness import Triple, Witnesses
 
 if TYPE_CHECKING:
     import altair
@@ -233,24 +231,14 @@ def csv_text(table: pyarrow.Table, safe: bool = False) -> str:
 def slim(answers: Answers) -> Answers:
     """The same answers on a graph of no facts that has only the names they need."""
     ranking, found, graph = answers.ranking, answers.witnesses, answers.graph
-    told = [*answers.evidence, *(f for reasons in answers.evidence.values() for r in reasons or () for f in r.facts)]
-    triples = np.array(told, dtype=np.int64).reshape(-1, 3)
-    arrays: list[NDArray[Any]] = [ranking.tuples, *ranking.assignments, found.heads, found.tails, triples[:, ::2]]
+    keys = np.array(list(answers.evidence), dtype=np.int64).reshape(-1, 3)
+    arrays: list[NDArray[Any]] = [ranking.tuples, found.heads, found.tails, keys[:, ::2]]
     used = np.unique(np.concatenate([array.ravel() for array in arrays]))
     used = used[used >= 0]
-    relations = np.unique(np.array([*(edge.relation for edge in found.edges), *triples[:, 1]], dtype=np.int64))
+    relations = np.unique(np.array([edge.relation for edge in found.edges], dtype=np.int64))
 
-    def number(ids: NDArray[np.int32]) -> NDArray[np.int32]:
+    def number(ids: NDArray[Any]) -> NDArray[np.int32]:
         return np.where(ids >= 0, np.searchsorted(used, ids), ids).astype(np.int32)
-
-    def relation(old: int) -> int:
-        return int(np.searchsorted(relations, old))
-
-    def fact(old: Triple) -> Triple:
-        return int(np.searchsorted(used, old[0])), relation(old[1]), int(np.searchsorted(used, old[2]))
-
-    def reason(old: Reason) -> Reason:
-        return old._replace(facts=tuple(map(fact, old.facts)))
 
     entities, names = (
         Vocabulary.from_names(known.names(ids), [known.label(int(i)) for i in ids])
@@ -258,16 +246,14 @@ def slim(answers: Answers) -> Answers:
     )
     empty = np.zeros(0, np.int32)
     notes = {"prefixes": known} if (known := graph.notes.get("prefixes")) else {}
-    edges = tuple(edge._replace(relation=relation(edge.relation)) for edge in found.edges)
+    edges = tuple(edge._replace(relation=int(np.searchsorted(relations, edge.relation))) for edge in found.edges)
+    keys[:, ::2], keys[:, 1] = number(keys[:, ::2]), np.searchsorted(relations, keys[:, 1])
     return replace(
         answers,
-        ranking=replace(ranking, tuples=number(ranking.tuples), assignments=tuple(map(number, ranking.assignments))),
+        ranking=replace(ranking, tuples=number(ranking.tuples), assignments=()),
         witnesses=replace(found, edges=edges, heads=number(found.heads), tails=number(found.tails)),
         graph=KnowledgeGraph.from_edges(entities, names, empty, empty, empty, notes=notes),
-        evidence={
-            fact(key): None if reasons is None else tuple(map(reason, reasons))
-            for key, reasons in answers.evidence.items()
-        },
+        evidence={(h, r, t): why for (h, r, t), why in zip(keys.tolist(), answers.evidence.values(), strict=True)},
         rates=[answers.rates[old] for old in relations] if len(answers.rates) else (),
     )
 
@@ -292,7 +278,7 @@ class Answers(Sequence[Answer]):
     ranking: Ranking
     witnesses: Witnesses
     graph: KnowledgeGraph
-    evidence: Mapping[Triple, tuple[Reason, ...] | None]  # for predicted facts; None where the time was up
+    evidence: Mapping[Triple, tuple[Evidence, ...] | None]  # for predicted facts; None where the time was up
     crisp: NDArray[np.int8]  # [n] whether the stated facts alone give the tuple: 1, 0, or -1 where it is not known
     elapsed_ms: float
     provenance: Provenance
@@ -370,7 +356,7 @@ class Answers(Sequence[Answer]):
         # one list for each atom, which is quicker than one for each answer
         atoms = [column[span].T.tolist() if self.with_witness else [] for column in found.arrays]
         name, label = self._words(*tuples, *atoms[0], *atoms[1])
-        seek = self._evidence.get if self.evidence else None
+        seek = self.evidence.get if self.evidence else None
         facts: list[list[dict[str, Any] | None]] = []
         for clause, (_, number, _, negated), *parts in zip(found.clause, found.edges, *atoms, strict=False):
             relation = relations.name(number)
@@ -418,20 +404,6 @@ class Answers(Sequence[Answer]):
             dict(zip(keys, entities.names(keys), strict=True)),
             dict(zip(keys, entities.labels_of(keys), strict=True)),
         )
-
-    @cached_property
-    def _evidence(self) -> dict[Triple, tuple[Evidence, ...] | None]:
-        """What speaks for predicted facts, in names."""
-        entities, relations = self.graph.entities, self.graph.relations
-
-        def stated(head: int, relation: int, tail: int) -> StatedFact:
-            ends, labels = entities.names([head, tail]), entities.labels_of([head, tail])
-            return StatedFact(ends[0], relations.name(relation), ends[1], *labels)
-
-        def named(reasons: tuple[Reason, ...]) -> tuple[Evidence, ...]:
-            return tuple(Evidence(r.kind, tuple(stated(*fact) for fact in r.facts), r.weight) for r in reasons)
-
-        return {fact: None if reasons is None else named(reasons) for fact, reasons in self.evidence.items()}
 
     @cached_property
     def _statuses(self) -> list[Status | None]:

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.graph import KnowledgeGraph
+from tuplet.query.evidence_kernels import count_body, rows_of, share_with, step_worth, three_steps, two_steps
 from tuplet.query.limits import Deadline, OutOfTime
+from tuplet.query.schema import Evidence, StatedFact
 from tuplet.query.source import Source
-from tuplet.query.witness import Witnesses
+from tuplet.query.witness import Triple, Witnesses
 
-Triple: TypeAlias = tuple[int, int, int]  # head, relation, tail
 Steps: TypeAlias = NDArray[np.int64]  # [n, 2] view and neighbour
 
 # Views one after another, and the entities of one path along them.
@@ -109,8 +111,6 @@ class EvidenceFinder:
 
     def weight(self, body: tuple[int, ...], relation: int) -> float:
         """Of the pairs that some views join, one after another, the share that has a relation, shrunk."""
-        from tuplet.query.evidence_kernels import count_body
-
         key = (relation, *body)
         known = self.counted.get(key)
         if known is None:
@@ -125,8 +125,6 @@ class EvidenceFinder:
 
     def _two_steps(self, head: _End, tail: _End) -> Paths:
         """The bodies of two views that join the ends, each with the path through its rarest middle, rare ones first."""
-        from tuplet.query.evidence_kernels import two_steps
-
         backwards = tail.degree < head.degree
         near, far = (tail, head) if backwards else (head, tail)
         views = np.flatnonzero(far.stops > far.starts)
@@ -145,8 +143,6 @@ class EvidenceFinder:
 
     def _three_steps(self, head: _End, tail: _End) -> Paths:
         """The same with three views."""
-        from tuplet.query.evidence_kernels import three_steps
-
         near, far = head.steps(_NEAR_FAR), tail.steps(_NEAR_FAR)
         far = far[np.argsort(far[:, 1], kind="stable")]
         first = np.zeros(self.entities, dtype=np.int32)
@@ -166,8 +162,6 @@ class EvidenceFinder:
 
         The weight is the share of what both have among all that one of them has, by rarity, shrunk.
         """
-        from tuplet.query.evidence_kernels import share_with, step_worth
-
         deadline.check()
         arrays, steps = self.facts.arrays, end.steps(_NEAR)
         others = np.sort(_scatter(self.facts.row(other, view ^ 1), _LOOK_UPS // max(1, len(steps))))
@@ -200,8 +194,6 @@ class _End(NamedTuple):
 
     @staticmethod
     def from_entity(finder: EvidenceFinder, entity: int) -> _End:
-        from tuplet.query.evidence_kernels import rows_of
-
         views = 2 * finder.facts.relations
         starts, stops = np.zeros(views, dtype=np.int64), np.zeros(views, dtype=np.int64)
         rows_of(finder.facts.arrays, entity, starts, stops)
@@ -250,11 +242,12 @@ def _scatter(entities: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     return np.ascontiguousarray(entities[np.arange(min(count, most)) * stride % max(count, 1)])
 
 
-def find_evidence(witnesses: Witnesses, source: Source, deadline: Deadline) -> dict[Triple, tuple[Reason, ...] | None]:
-    """The reasons for each predicted fact that witnesses rest on; None where the time was up."""
-    negated = np.array([edge.negated for edge in witnesses.edges], dtype=bool)
-    predicted = witnesses.counts & ~witnesses.observed & ~negated
-    found: dict[Triple, tuple[Reason, ...] | None] = {}
+def find_evidence(
+    witnesses: Witnesses, source: Source, deadline: Deadline
+) -> dict[Triple, tuple[Evidence, ...] | None]:
+    """Evidence in names for each predicted fact that witnesses rest on; None where the time was up."""
+    predicted = witnesses.counts & ~witnesses.observed & ~witnesses.negated
+    found: dict[Triple, tuple[Evidence, ...] | None] = {}
     if not predicted.any():
         return found
     with deadline.paused():
@@ -263,8 +256,17 @@ def find_evidence(witnesses: Witnesses, source: Source, deadline: Deadline) -> d
         fact = int(witnesses.heads[i, j]), witnesses.edges[j].relation, int(witnesses.tails[i, j])
         if fact not in found:
             reasons = finder.reasons(*fact, deadline)
-            found[fact] = None if reasons is None else tuple(reasons)
+            found[fact] = None if reasons is None else tuple([_name(reason, source.graph) for reason in reasons])
     return found
+
+
+def _name(reason: Reason, graph: KnowledgeGraph) -> Evidence:
+    """A reason with names in place of ids."""
+    facts = []
+    for head, relation, tail in reason.facts:
+        ends, labels = graph.entities.names([head, tail]), graph.entities.labels_of([head, tail])
+        facts.append(StatedFact(ends[0], graph.relations.name(relation), ends[1], *labels))
+    return Evidence(reason.kind, tuple(facts), reason.weight)
 
 
 def load() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from tuplet.errors import Argument, BadInput
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.question import Question
 from tuplet.query.ranking import Clauses, Ranking, query_family, query_shape
 from tuplet.query.schema import Guarantee
 from tuplet.query.witness import Witnesses
 from tuplet.truth.guarantees import Guarantees, fewest
+
+if TYPE_CHECKING:
+    from tuplet.query.ask import Question
 
 Floats = NDArray[np.float64]
 SCALE = 100  # the best tuples of a query whose truth is the measure of the others

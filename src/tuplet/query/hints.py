@@ -20,7 +20,7 @@ def hints(clauses: Clauses, source: Source, predicted: bool = True) -> list[str]
     """One sentence for each named entity that no stated fact has in its place, and for doubtful values.
 
     >>> import tuplet
-    >>> from tuplet.query.question import Question
+    >>> from tuplet.query.ask import Question
     >>> source = Source(tuplet.read([("aspirin", "treats", "pain")]))
     >>> hints(Question.from_query(source, "?x : treats(pain, ?x)").clauses, source)
     ['as head of treats, pain was never seen; did you mean the other direction?']

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,11 @@ from tuplet.query.conditions import compared_values
 from tuplet.query.engine import Engine
 from tuplet.query.interpretations import Reading
 from tuplet.query.limits import Deadline, Limits
-from tuplet.query.question import Question
 from tuplet.query.ranking import Ranking, nothing
 from tuplet.query.schema import AnswerCount
+
+if TYPE_CHECKING:
+    from tuplet.query.ask import Question
 
 
 class Named(str):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +15,7 @@ from tuplet.query.source import Source
 from tuplet.truth.calibration.reliability import BorneOut
 from tuplet.truth.table import TruthTable
 
+Triple: TypeAlias = tuple[int, int, int]  # head, relation, tail
 KINDS = (np.int32, np.int32, np.float64, np.bool_, np.bool_)  # of the arrays of `Witnesses`
 
 
@@ -91,45 +89,37 @@ class Witnesses:
         """What is known of the atoms. Five arrays [n, m]"""
         return self.heads, self.tails, self.truth, self.observed, self.counts
 
-    @cached_property
-    def _negated(self) -> NDArray[np.bool_]:
-        return np.fromiter(map(attrgetter("negated"), self.edges), bool, len(self.edges))
+    @property
+    def negated(self) -> NDArray[np.bool_]:
+        """Which atoms are negated. [m]"""
+        return np.array([edge.negated for edge in self.edges], dtype=bool)
 
-    @cached_property
-    def _columns(self) -> list[slice]:
-        """The atoms of each clause, which stand side by side."""
-        found, first = [], 0
-        for _, number in groupby(self.clause):
-            found.append(slice(first, first := first + len(list(number))))
-        return found
+    @property
+    def _starts(self) -> NDArray[np.intp]:
+        """The first atom of each clause; its atoms stand side by side."""
+        return np.flatnonzero(np.diff(self.clause, prepend=-1))
 
     def rest_on_facts(self) -> NDArray[np.bool_]:
         """Whether some clause of the witness holds on facts alone: positive atoms stated, negated ones not. [n]"""
-        holds = self.counts & (self.observed != self._negated)
-        found = np.zeros(len(holds), dtype=bool)
-        for columns in self._columns:
-            found |= np.logical_and.reduce(holds[:, columns], axis=1)
-        return found
+        holds = self.counts & (self.observed != self.negated)
+        return np.asarray(np.logical_and.reduceat(holds, self._starts, axis=1).any(axis=1))
 
     def least_truth(self, borne_out: BorneOut) -> NDArray[np.float64]:
         """How much of the truth of each tuple held-out facts bear out: predictions at their bounds, facts as they are.
 
         A negated prediction is as true as it may be. Another witness could only add to it. [n]
         """
-        least = np.where(self.observed, self.truth, borne_out.least(self.truth))
-        if self._negated.any():
-            negated = self._negated & ~self.observed
-            least[negated] = 1 - borne_out.most(1 - self.truth[negated])
+        predicted = np.where(self.negated, 1 - borne_out.most(1 - self.truth), borne_out.least(self.truth))
+        least = np.where(self.observed, self.truth, predicted)
         # a clause that gives the tuple no truth has an atom of truth 0
-        wrong = [1 - least[:, columns].prod(axis=1) for columns in self._columns]
-        return 1 - np.prod(wrong, axis=0) if wrong else np.zeros(len(self.heads))
+        return np.asarray(1 - np.prod(1 - np.multiply.reduceat(least, self._starts, axis=1), axis=1))
 
     def statuses(self, crisp: NDArray[np.int8]) -> list[Status | None]:
         """`observed` if the stated facts alone give the tuple; else by what its positive atoms rest on. [n]
 
         Where it is not known if they do (-1), the status is None.
         """
-        stated = np.logical_or.reduce(self.counts & self.observed & ~self._negated, axis=1)
+        stated = np.logical_or.reduce(self.counts & self.observed & ~self.negated, axis=1)
         return [
             None if is_crisp < 0 else "observed" if is_crisp else "mixed" if some else "predicted"
             for is_crisp, some in zip(crisp.tolist(), stated.tolist(), strict=True)

@@ -12,11 +12,10 @@ from tuplet.engines.given import judge
 from tuplet.errors import BadInput, TupletError, unknown
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lang.ast import Query
-from tuplet.query.ask import ask
+from tuplet.query.ask import Question, ask
 from tuplet.query.contents import examples
 from tuplet.query.engine import Engine
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
-from tuplet.query.question import Question
 from tuplet.server.keys import KeyRefused
 from tuplet.server.limits import ServerLimits, with_place
 from tuplet.store import Store

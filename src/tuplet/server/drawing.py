@@ -43,8 +43,8 @@ from tuplet.lang.print import (
 from tuplet.lang.print_cypher import to_cypher
 from tuplet.lang.reader import is_number, tokenize
 from tuplet.lang.rewrite import conjunction, rename, to_normal_form
+from tuplet.query.ask import Question, read_query
 from tuplet.query.bind import resolve
-from tuplet.query.question import Question, read_query
 from tuplet.query.source import Source
 from tuplet.server import models
 from tuplet.server.limits import ServerLimits, problem, with_place

@@ -18,11 +18,10 @@ from tuplet.graph.names import Finder
 from tuplet.lang.ast import Query
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
-from tuplet.query.ask import ask, plan_text
+from tuplet.query.ask import Question, ask, plan_text
 from tuplet.query.contents import examples
 from tuplet.query.engine import Engine
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits
-from tuplet.query.question import Question
 from tuplet.server import models
 from tuplet.server.asking import QueryService, ask_all
 from tuplet.server.control import Generations
