@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tuplet.cli.arguments import commands, parser
+from tuplet.cli.commands import commands, parser
 from tuplet.cli.completion import script
 
 BASH = """

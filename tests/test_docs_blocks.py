@@ -27,8 +27,7 @@ import pytest
 
 import tuplet
 from docs_blocks import ROOT, Block, all_commands, blocks, commands, pages
-from tuplet.cli.arguments import parser
-from tuplet.cli.commands import main
+from tuplet.cli.commands import main, parser
 from tuplet.predict.config import TrainConfig
 
 # Commands that are not run here, by their first words.

@@ -18,8 +18,8 @@ from typing import Any
 import tuplet
 from tuplet import engines, errors
 from tuplet import settings as registry
-from tuplet.cli.arguments import parser
 from tuplet.cli.command_parser import CommandParser
+from tuplet.cli.commands import parser
 from tuplet.predict.config import PRESETS, TrainConfig
 from tuplet.query.answers import Explanation
 from tuplet.query.display import Listing

@@ -225,3 +225,9 @@ def test_long_repetitions_are_refused_at_once(piece: str) -> None:
             parse_cypher(start + piece * (20_000 // len(piece)))
     with pytest.raises(TupletError):
         parse(piece * (20_000 // len(piece)) + "!")
+
+
+def test_a_given_value_is_not_printed_as_any_value() -> None:
+    assert "2 IN x.age" in to_cypher(parse("?x : r(?x, ?x) & has(?x.age, 2)"))
+    with pytest.raises(Refused):
+        to_cypher(parse("?x : r(?x, ?x) & !has(?x.age, 2)"))

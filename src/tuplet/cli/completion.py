@@ -59,7 +59,7 @@ def script(shell: str, command: CommandParser) -> str:
 
 def run_completion(arguments: argparse.Namespace) -> str:
     """`tuplet completion`."""
-    from tuplet.cli.arguments import parser
+    from tuplet.cli.commands import parser
 
     return script(arguments.shell, parser()).rstrip("\n")
 

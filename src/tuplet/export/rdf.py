@@ -20,10 +20,10 @@ from tuplet.export.export import ExportContent, ExportedFacts, typed_text
 from tuplet.graph.attributes import Plain
 from tuplet.graph.graph import NO_DATE
 from tuplet.graph.names import NAMES
+from tuplet.lang.reader import XSD
 
 TRUTH, DATE = "urn:tuplet:truth", "date"
 LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
-XSD = "http://www.w3.org/2001/XMLSchema#"
 REIFIES = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies>"
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\x7f-\x9f\ud800-\udfff]+")
 _BLANK = re.compile(r"_:[A-Za-z0-9]+")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuplet import settings as registry
-from tuplet.cli.arguments import TRAIN_FLAGS
 from tuplet.cli.command_parser import JSON, QUIET, RAY, Command, CommandParser, arg, engine_flag, output_flags, rows
+from tuplet.cli.commands import TRAIN_FLAGS
 from tuplet.errors import BadInput
 from tuplet.files import refuse_existing
 from tuplet.progress import Progress

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 NameKind: TypeAlias = Literal["name", "label", "number", "id", "variable"]  # a variable stands for a relation
 Plain: TypeAlias = bool | int | float | str | datetime.date | datetime.datetime
 
+RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 TYPE = "type"  # the relation of node labels where a language does not name it; each graph has its own name for it
 
 
@@ -117,6 +118,7 @@ class Attribute:
 
 Operand: TypeAlias = "Term | Attribute | Value"
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "contains", "starts", "ends", "matches", "language"]
+MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)

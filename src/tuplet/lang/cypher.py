@@ -32,6 +32,7 @@ from typing import NoReturn, TypeAlias
 
 from tuplet.errors import hint
 from tuplet.lang.ast import (
+    MIRRORED,
     TYPE,
     Among,
     And,
@@ -60,7 +61,6 @@ from tuplet.lang.cypher_patterns import SUPPORTED, Parameters, Part, PatternRead
 from tuplet.lang.reader import MAX_DIGITS, Token, is_number
 from tuplet.lang.rewrite import FALSE, TRUE, conjunction, disjunction, negation, rename
 
-FLIPPED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 AGGREGATES = ("AVG", "COLLECT", "COUNT", "MAX", "MIN", "PERCENTILECONT", "PERCENTILEDISC", "STDEV", "STDEVP", "SUM")
 
@@ -223,9 +223,9 @@ class ConditionReader(PatternReader):
         if isinstance(left, tuple) or isinstance(right, tuple):
             self.refuse("lists are compared with IN only", sign)
         if isinstance(left, Value) and not isinstance(right, Value):
-            if operator not in FLIPPED:
+            if operator not in MIRRORED:
                 self.refuse(f"{sign.text} takes a property on its left and a text on its right", sign)
-            operator, left, right = FLIPPED[operator], right, left
+            operator, left, right = MIRRORED[operator], right, left
         if operator in ("=", "!=") and (same := self.same(left, right)):
             return same if operator == "=" else negation(same)
         if isinstance(left, Exists) and isinstance(right, Exists):

@@ -26,18 +26,20 @@ from tuplet.settings import load_class
 Grounding: TypeAlias = Mapping[str, str | int]  # of an EFOk-CQA string: its symbols as names or ids
 
 MAX_CHARACTERS = 100_000
-_LOGIC = re.compile(r"\s*[?$]\w")  # a variable comes first: most queries
-_SPARQL = re.compile(  # the usual beginnings: told without splitting the text twice
-    r"\s*(?:(?:PREFIX\s+[\w.-]*:|BASE)\s*<[^>]*>\s*)*(?:SELECT\s*(?:DISTINCT\b|[?*(])|ASK\s*\{)", re.IGNORECASE
-)
+_BEGINNINGS = {  # how most queries begin: known without splitting the text twice
+    "logic": re.compile(r"\s*[?$]\w"),  # a variable
+    "sparql": re.compile(
+        r"\s*(?:(?:PREFIX\s+[\w.-]*:|BASE)\s*<[^>]*>\s*)*(?:SELECT\s*(?:DISTINCT\b|[?*(])|ASK\s*\{)", re.IGNORECASE
+    ),
+    "cypher": re.compile(  # after comments, a clause with which a query of Cypher may begin
+        r"(?:\s|//[^\n]*(?![^\n])|/\*(?:[^*]|\*(?!/))*\*/)*(?:(?:(?:OPTIONAL\s+)?MATCH|CREATE|MERGE)\s*(?:\w+\s*=\s*\w*)?"
+        r"\(|UNWIND\b|RETURN\b|WITH\b(?!\s*<)[^{]*\bAS\b)",
+        re.IGNORECASE | re.DOTALL,
+    ),
+}
 _SQL = re.compile(r"\s*(SELECT)\b[^?{}:<]*\bFROM\b\s+(?![<:])[^?{}]*$", re.IGNORECASE)
 _DOTTED = re.compile(r"([?$]\w+)\.([^\W\d]\w*)")
 EXAMPLE = "?x : treats(?x, asthma) or SELECT ?x WHERE { ?x :treats :asthma }"
-_CYPHER = re.compile(  # after comments, a clause with which a query of Cypher may begin
-    r"(?:\s|//[^\n]*(?![^\n])|/\*(?:[^*]|\*(?!/))*\*/)*(?:(?:(?:OPTIONAL\s+)?MATCH|CREATE|MERGE)\s*(?:\w+\s*=\s*\w*)?\("
-    r"|UNWIND\b|RETURN\b|WITH\b(?!\s*<)[^{]*\bAS\b)",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 def parse(
@@ -63,30 +65,26 @@ def parse(
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         raise BadInput("the query is not valid Unicode text")
-    if grounding is not None:
-        query = _benchmark_form("efok", text, grounding)
-    elif _LOGIC.match(text):
-        query = parse_logic(text, prefixes)
-    elif sql := _SQL.match(text):
+    known = "efok" if grounding is not None else _from_beginning(text)
+    if known != "efok" and (sql := _SQL.match(text)):
         message = f"this is SQL, which is not read here; write for example {example()}"
         raise ParseError(message, text, sql.start(1), len(sql[1]))
-    elif _SPARQL.match(text):
-        query = _sparql(text, prefixes)
-    elif _CYPHER.match(text):
-        query = parse_cypher(text, parameters)
-    else:
+    if not known:
         tokens = tokenize(text)
         if _is_prose(tokens):
             message = f"this is not a query; write for example {example()}"
             raise ParseError(message, text, tokens[0].position, len(tokens[0].text))
-        match _language(tokens):
-            case "sparql":
-                query = _sparql(text, prefixes)
-            case "efok" | "betae" as form:
-                query = _benchmark_form(form, text)
-            case _:
-                query = parse_logic(text, prefixes)
-    if parameters and not _CYPHER.match(text):
+        known = _from_tokens(tokens)
+    match known:
+        case "logic":
+            query = parse_logic(text, prefixes)
+        case "sparql":
+            query = _parse_sparql(text, prefixes)
+        case "cypher":
+            query = parse_cypher(text, parameters)
+        case _:  # the notation of a benchmark; its parser is registered by name
+            query = load_class("languages", known)(text, *([] if grounding is None else [grounding]))
+    if parameters and known != "cypher":
         raise BadInput("parameters are for Cypher, where $name stands for a value; this query is no Cypher text")
     check_size(query)
     return query
@@ -100,18 +98,14 @@ def language(text: str) -> str:
     >>> language("MATCH (x) RETURN x")
     'cypher'
     """
-    if _CYPHER.match(text):
-        return "cypher"
-    return _language(tokenize(text))
+    return _from_beginning(text) or _from_tokens(tokenize(text))
 
 
-def _benchmark_form(name: str, text: str, *grounding: Grounding) -> Query:
-    """A query in the notation of a benchmark; its parser is registered by name."""
-    query: Query = load_class("languages", name)(text, *grounding)
-    return query
+def _from_beginning(text: str) -> str:
+    return next((name for name, pattern in _BEGINNINGS.items() if pattern.match(text)), "")
 
 
-def _sparql(text: str, prefixes: Mapping[str, str] | None) -> Query:
+def _parse_sparql(text: str, prefixes: Mapping[str, str] | None) -> Query:
     """SPARQL; where it does not parse because of `?x.year`, that is said."""
     try:
         return parse_sparql(text, prefixes)
@@ -144,7 +138,7 @@ def _is_form(tokens: list[Token]) -> bool:
     return tokens[0].text.lower() in ("ask", "count") and asked
 
 
-def _language(tokens: list[Token]) -> str:
+def _from_tokens(tokens: list[Token]) -> str:
     start = 0
     while (word := tokens[start].text.upper()) in ("PREFIX", "BASE") and start + 3 < len(tokens):
         start += 3 if word == "PREFIX" else 2  # PREFIX p: <…>, BASE <…>

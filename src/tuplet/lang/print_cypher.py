@@ -262,6 +262,10 @@ class Block:
             case Among(item, choices, negated):
                 listed = ", ".join(_entity(each) if isinstance(each, Name) else _value(each) for each in choices)
                 return f"{'NOT ' if negated else ''}{self.side(item)} IN [{listed}]"
+            case Has(attribute, False, Value() as value):
+                return f"{_value(value)} IN {self.attribute(attribute)}"
+            case Has(_, _, Value()):
+                _refuse("a property of which no value is the given one")
             case Has(attribute, negated):
                 return f"{self.side(attribute)} IS {'' if negated else 'NOT '}NULL"
 

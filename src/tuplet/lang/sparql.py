@@ -34,6 +34,7 @@ from typing import NoReturn, TypeAlias
 
 from tuplet.errors import hint, nearest
 from tuplet.lang.ast import (
+    RDF_TYPE,
     And,
     Atom,
     Attribute,
@@ -57,8 +58,6 @@ from tuplet.lang.ast import (
 from tuplet.lang.reader import Side, Token
 from tuplet.lang.rewrite import conjunction, disjunction, new_name, rename
 from tuplet.lang.sparql_filters import FilterParser, InnerGroup, Scope
-
-RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 
 # What SPARQL has and this subset has not, with the way out where there is one.
 UNSUPPORTED = {

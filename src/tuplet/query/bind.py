@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from tuplet.graph.attributes import FAMILIES, AttributeColumn, Family, Ids, kind
 from tuplet.graph.graph import AttributeWords, KnowledgeGraph
 from tuplet.graph.names import Strings, Vocabulary
 from tuplet.lang.ast import (
+    MIRRORED,
+    RDF_TYPE,
     TEXT_TESTS,
     TYPE,
     Among,
@@ -65,11 +67,6 @@ from tuplet.query.conditions import (
 )
 from tuplet.query.ranking import Edge, QueryGraph
 
-if TYPE_CHECKING:
-    pass
-
-
-MIRRORED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPPOSITE: dict[str, Operator] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 FAMILY_WORDS = {"number": "numbers", "boolean": "true and false", "time": "dates", "text": "text"}
 ONE_OF_FAMILY = {"number": "a number", "boolean": "true or false", "time": "a date", "text": "text"}
@@ -566,7 +563,6 @@ def _number_variables(clause: Clause) -> dict[Term, Term]:
     return {term: Exists(str(n)) for n, term in enumerate(dict.fromkeys(t for t in found if isinstance(t, Exists)))}
 
 
-RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _TYPES = (TYPE, RDF_TYPE)
 FEW = 8  # names that are all listed where one is unknown
 MOST_LISTED = 10_000  # relations that are looked through for the last part of an IRI
