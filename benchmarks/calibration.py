@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from tuplet.graph.graph import SPLITS, KnowledgeGraph
-from tuplet.truth.calibration.calibrate import THRESHOLD, candidates_of, known_edges, mark_split
+from tuplet.truth.calibration.calibrate import THRESHOLD, as_predictions, candidates_of, known_edges, mark_split
 from tuplet.truth.calibration.features import GROUPS, LOWEST
 from tuplet.truth.calibration.fit import SplitCorrection, Trial, fit
 from tuplet.truth.candidates.score import score_candidates
@@ -56,7 +56,7 @@ def main() -> None:
     arguments = parser.parse_args()
     graph = KnowledgeGraph.open(arguments.graph)
     scored = read(arguments, graph)
-    given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
+    given = as_predictions(scored)
     train, valid_edge, test = (mark_split(graph, split, given[:3]) for split in SPLITS)
     unseen, fact = ~(train | valid_edge), test[~(train | valid_edge)]
     sizes = {split: len(graph.edges(split)[0]) for split in ("valid", "test")}
@@ -64,17 +64,14 @@ def main() -> None:
     titles = ("top 2k", "top 20k", "ECE", "loss", "valid", "fit s", "CPU s", "apply")
     print(f"{'':22} {' '.join(f'{title:>7}' for title in titles)}  facts by truth")
     show("softmax-count", given.prediction[unseen], fact, sizes["test"])
-    known = known_edges(graph, arguments.device)
-    valid = torch.from_numpy(valid_edge).to(arguments.device)
+    known, valid = known_edges(graph), torch.from_numpy(valid_edge)
     hidden = SplitCorrection.from_sizes(sizes["valid"], sizes["test"], True)
     for name, some, without in trials(scored, arguments.ablation):
-        candidates = candidates_of(
-            some, some if isinstance(some, Predictions) else some.predictions(), arguments.device
-        )
+        candidates = candidates_of(some, as_predictions(some))
         began, busy = time.perf_counter(), time.process_time()
         learned = fit([Trial(known, candidates, valid)], hidden, without=without).learned
         fitted, used = time.perf_counter(), time.process_time() - busy
-        truth = learned.truth(known, candidates).cpu().numpy()
+        truth = learned.truth(known, candidates).numpy()
         seconds = (fitted - began, used, time.perf_counter() - fitted)
         held_out = learned.about["loss_per_valid_edge"]["after"]
         show(name, truth[unseen], fact, sizes["test"], held_out, seconds)

@@ -12,7 +12,7 @@ from predict_data import ring
 from tuplet.errors import BadInput
 from tuplet.predict.config import TrainConfig
 from tuplet.predict.embeddings import ComplEx, TransE
-from tuplet.predict.link_task import EntitySampler, SampledRows, objective, sampled_objective, update_rows
+from tuplet.predict.link_task import EntitySampler, SampledRows, objective, update_rows
 from tuplet.predict.model_folder import describe
 from tuplet.predict.train import train
 from tuplet.predict.training import RunOptions
@@ -43,7 +43,7 @@ def test_a_sample_of_all_is_the_full_loss(kind: type[ComplEx]) -> None:
     network, batch = model(kind), edges()[:20]
     sample = drawn(EntitySampler(edges(), ENTITIES, 10 * ENTITIES), batch, 0)
     assert sample.rows.tolist() == list(range(ENTITIES))
-    found = sampled_objective(network, network.entity, sample, batch, 0.1, 0.5)
+    found = objective(network, batch, 0.1, 0.5, 0, (network.entity, sample))
     assert float(found) == pytest.approx(float(objective(network, batch, 0.1, 0.5, ENTITIES)), rel=1e-6)
 
 
@@ -56,7 +56,7 @@ def test_chances_are_how_often_entities_are_drawn_and_the_estimated_sum_has_the_
         sample = drawn(sampler, torch.cat([asked, every[others]]), seed)
         seen[sample.rows] += 1
         # exp(CE) of an edge is Σ exp(score) over exp(score of its tail)
-        total += float(sampled_objective(network, network.entity[sample.rows], sample, asked, 0.0, 0.0).exp())
+        total += float(objective(network, asked, 0.0, 0.0, 0, (network.entity[sample.rows], sample)).exp())
     full = float(objective(network, asked, 0.0, 0.0, ENTITIES).exp())
     assert total / count == pytest.approx(full, rel=0.02)
     own = torch.isin(torch.arange(ENTITIES), asked[:, ::2])

@@ -85,7 +85,7 @@ def done(_few_trees: None) -> CalibrationResult:
 
 
 def tensors(graph: KnowledgeGraph, edges: Predictions) -> tuple[TrainEdges, Candidates]:
-    return known_edges(graph), candidates_of(edges, edges, "cpu")
+    return known_edges(graph), candidates_of(edges, edges)
 
 
 def test_finds_what_decides_and_means_what_it_says(done: CalibrationResult) -> None:
@@ -171,7 +171,7 @@ def test_several_scorers_are_one_calibration(done: CalibrationResult) -> None:
     assert about["scorers"] == ["noise", "paths"]
     losses = (about["loss_per_valid_edge"]["after"], done.fit.learned.about["loss_per_valid_edge"]["after"])
     assert losses[0] < 0.95 * losses[1]
-    truth = both.fit.learned.truth(known_edges(graph), candidates_of(scored, scored.predictions(), "cpu"))
+    truth = both.fit.learned.truth(known_edges(graph), candidates_of(scored, scored.predictions()))
     assert bool(torch.isfinite(truth).all())
     assert len(torch.unique(truth)) > 0.9 * len(truth)
     other, others = world(test_seed=5)

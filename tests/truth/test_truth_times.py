@@ -100,7 +100,7 @@ def test_ages_are_what_was_known_at_the_cut() -> None:
     assert held_out is not None
     known = known_edges(graph)
     names = column_names(without=tuple(group for group in GROUPS if group != "time"))
-    found = dict(zip(names, columns(known, candidates_of(edges, edges, "cpu"), names).tolist(), strict=True))
+    found = dict(zip(names, columns(known, candidates_of(edges, edges), names).tolist(), strict=True))
     assert graph.date is not None
     entry = graph.adjacency.triples()[3]
     train = graph.split[entry] == SPLIT_CODE["train"]
@@ -135,7 +135,7 @@ def test_later_facts_change_nothing_that_was_known_at_the_cut() -> None:
         graph.date[entry][keep],
     )  # fmt: skip
     names = column_names(without=())
-    candidates = candidates_of(edges, edges, "cpu")
+    candidates = candidates_of(edges, edges)
     assert torch.equal(*(columns(known_edges(g), candidates, names).nan_to_num(-1) for g in (graph, without)))
 
 
@@ -146,15 +146,13 @@ def test_truth_is_the_share_that_the_time_held_out_brought(monkeypatch: pytest.M
     assert found.newest is not None
     assert found.as_dict()["holdout"] == found.newest.as_dict()
     assert {"age-tails", "relation_age"} <= set(found.fit.learned.names)
-    truth = found.fit.learned.truth(known_edges(graph), candidates_of(edges, edges, "cpu")).numpy()
+    truth = found.fit.learned.truth(known_edges(graph), candidates_of(edges, edges)).numpy()
     stated = {tuple(edge) for edge in np.stack(graph.edges("train")).T.tolist()}
     free = [tuple(edge) not in stated for edge in np.stack(edges[:3]).T.tolist()]
     share = len(graph.edges("valid")[0]) / sum(free)
     assert float(truth[free].mean()) == pytest.approx(share, rel=0.15)
     # what is listed is judged as of now, by all folds
-    now = found.fit.learned.truth(
-        known_edges(graph, "cpu", ("train", "valid")), candidates_of(edges, edges, "cpu"), True
-    )
+    now = found.fit.learned.truth(known_edges(graph, ("train", "valid")), candidates_of(edges, edges), True)
     assert found.edges.hash() == edges._replace(prediction=now.numpy()).reaching(0.0005).hash()
 
 
@@ -207,7 +205,7 @@ def test_what_is_listed_comes_from_predictors_that_know_the_newest_facts_too(mon
     found = calibrate(graph, scored(whole), ("train", "valid"), later=[scored(whole), scored(now)])
     given = scored(now).predictions()
     truth = found.fit.learned.truth(
-        known_edges(graph, "cpu", ("train", "valid")), candidates_of(scored(now), given, "cpu"), later=True
+        known_edges(graph, ("train", "valid")), candidates_of(scored(now), given), later=True
     )
     assert found.edges.hash() == given._replace(prediction=truth.numpy()).reaching(0.0005).hash()
     assert found.after.facts.sum() == len(graph.edges("valid")[0]), "the facts of both windows are looked for"

@@ -27,13 +27,14 @@ from torch import Tensor
 from tuplet import settings
 from tuplet.errors import BadInput, Option, unknown
 from tuplet.files import locked, refuse_existing
-from tuplet.graph.graph import KnowledgeGraph
+from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.evaluate import KnownAnswers, evaluate
 from tuplet.predict.model_folder import DESCRIPTION, model_class, save
 
 ORDERS = ("blocks", "interleaved")
+TABLES = ("entity", "relation")
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ def adopt(
     tables = read_tables(source, trust)
     if relation_order not in (None, *ORDERS):
         raise unknown("relation order", str(relation_order), ORDERS)
-    names = {"entity_names": entity_names, "relation_names": relation_names}
-    told: dict[str, Any] = {"order": relation_order, "norm": norm}
-    told |= {key: None if file is None else _read_names(Path(file)) for key, file in names.items()}
-    made, notes = fit(replace(tables, **{key: value for key, value in told.items() if value is not None}), graph, model)
+    files = {"entity_names": entity_names, "relation_names": relation_names}
+    given: dict[str, Any] = {key: _read_names(Path(file)) for key, file in files.items() if file is not None}
+    given |= {key: value for key, value in (("order", relation_order), ("norm", norm)) if value is not None}
+    made, notes = fit(replace(tables, **given), graph, model)
     refuse_existing(folder, force, lambda path: None if (path / DESCRIPTION).exists() else "it is not a model")
     metrics = _measure(made, graph, sample)
     meta = {"graph": graph.hash, "source": tables.origin, **notes, "metrics": metrics}
@@ -91,11 +92,7 @@ def read_tables(source: Path, trust: bool = False) -> Tables:
         raise BadInput(f"{source}: no predictor found; a PyKEEN directory has a trained_model.pkl")
     if not source.is_file():
         raise BadInput(f"no such file or directory: {source}")
-    if source.suffix == ".safetensors":
-        return _read_safetensors(source)
-    if source.suffix == ".npz":
-        return _read_npz(source)
-    return _read_checkpoint(source)
+    return _read_arrays(source) if source.suffix in (".safetensors", ".npz") else _read_checkpoint(source)
 
 
 def fit(tables: Tables, graph: KnowledgeGraph, kind: str | None = None) -> tuple[EmbeddingModel, dict[str, Any]]:
@@ -157,14 +154,10 @@ def _rows(what: str, names: Sequence[str] | None, count: int, wanted: Vocabulary
         return torch.arange(count), []
     if len(names) != count:
         raise BadInput(f"{len(names)} {what} names for {count} {what} rows")
+    found = np.array([wanted.find(name) for name in names], dtype=np.int64)
+    extra = [name for name, number in zip(names, found, strict=True) if number < 0]
     row = np.full(len(wanted), -1, dtype=np.int64)
-    extra = []
-    for i, name in enumerate(names):
-        found = wanted.find(name)
-        if found < 0:
-            extra.append(name)
-        else:
-            row[found] = i
+    row[found[found >= 0]] = np.flatnonzero(found >= 0)
     missing = np.flatnonzero(row < 0)
     if len(missing):
         first = [wanted.name(int(i)) for i in missing[:3]]
@@ -184,45 +177,36 @@ def _some(names: Sequence[str], count: int) -> str:
 
 
 def _measure(model: EmbeddingModel, graph: KnowledgeGraph, sample: int) -> dict[str, dict[str, float]]:
-    splits = {split: graph.edges(split) for split in ("train", "valid", "test")}
-    ready = model.to(dtype=torch.float32)
-    known = KnownAnswers(splits, model.entities, model.relations)
-    held_out = {split: splits[split] for split in ("valid", "test") if len(splits[split][0]) and sample}
-    return {split: evaluate(ready, edges, known, sample=sample).to_json() for split, edges in held_out.items()}
+    splits = {split: graph.edges(split) for split in SPLIT_CODE}
+    ready, known = model.to(dtype=torch.float32), KnownAnswers(splits, model.entities, model.relations)
+    held_out = [split for split in ("valid", "test") if len(splits[split][0]) and sample]
+    return {split: evaluate(ready, splits[split], known, sample=sample).to_json() for split in held_out}
 
 
 # Sources -----------------------------------------------------------------------------------------------------------
 
 
-def _read_safetensors(file: Path) -> Tables:
+def _read_arrays(file: Path) -> Tables:
+    """A safetensors or npz file; the names of its rows may lie beside it."""
+    kind: str | None = None
     try:
-        with safe_open(file, framework="pt") as opened:
-            about: dict[str, str] = opened.metadata() or {}
-            present = set(opened.keys())
-            tensors = {name: opened.get_tensor(name) for name in ("entity", "relation") if name in present}
-    except (SafetensorError, OSError) as error:
-        raise BadInput(f"{file}: not a readable safetensors file: {error}") from None
-    return _of_arrays(tensors, file, about.get("model"))
-
-
-def _read_npz(file: Path) -> Tables:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            tensors = {name: torch.from_numpy(arrays[name]) for name in ("entity", "relation") if name in arrays}
-    except (OSError, ValueError, TypeError) as error:
-        raise BadInput(f"{file}: not a readable npz file: {error}") from None
-    return _of_arrays(tensors, file, None)
-
-
-def _of_arrays(tensors: Mapping[str, Tensor], file: Path, kind: str | None) -> Tables:
-    for name in ("entity", "relation"):
+        if file.suffix == ".npz":
+            with np.load(file, allow_pickle=False) as arrays:
+                tensors = {name: torch.from_numpy(arrays[name]) for name in TABLES if name in arrays}
+        else:
+            with safe_open(file, framework="pt") as opened:
+                kind = (opened.metadata() or {}).get("model")
+                tensors = {name: opened.get_tensor(name) for name in opened.keys() if name in TABLES}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise BadInput(f"{file}: not a readable {file.suffix[1:]} file: {error}") from None
+    names = []
+    for name in TABLES:
         if name not in tensors:
             raise BadInput(f"{file}: it has no tensor {name!r}; expected entity and relation")
-    beside = [file.with_name(f"{_plural(what)}.tsv.gz") for what in ("entity", "relation")]
-    names = [_read_names(path) if path.exists() else None for path in beside]
-    return Tables(
-        tensors["entity"], tensors["relation"], kind, file.name, entity_names=names[0], relation_names=names[1]
-    )
+        beside = file.with_name(f"{_plural(name)}.tsv.gz")
+        names.append(_read_names(beside) if beside.exists() else None)
+    entity, relation = (tensors[name] for name in TABLES)
+    return Tables(entity, relation, kind, file.name, entity_names=names[0], relation_names=names[1])
 
 
 def _read_checkpoint(file: Path) -> Tables:
@@ -231,21 +215,17 @@ def _read_checkpoint(file: Path) -> Tables:
         content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception:  # torch raises many kinds for a file that is not a plain state dict, few of them readable
         raise BadInput(f"{file}: not a checkpoint of plain tensors (torch.load cannot read it safely)") from None
-    found: dict[str, Tensor] = {}
-    for key, value in _flat(content):
-        for name, suffix in (("entity", "embeddings.0.weight"), ("relation", "embeddings.1.weight")):
-            if key.endswith(suffix):
-                found[name] = value
+    found, inside = dict[int, Tensor](), [content]
+    for _ in range(3):  # a state dict may lie in a dict of a dict
+        inside = [one for one in inside if isinstance(one, Mapping)]
+        for key, value in [pair for one in inside for pair in one.items()]:
+            for place in (0, 1):
+                if isinstance(value, Tensor) and str(key).endswith(f"embeddings.{place}.weight"):
+                    found[place] = value.detach()
+        inside = [value for one in inside for value in one.values()]
     if len(found) != 2:
         raise BadInput(f"{file}: no embeddings.0.weight and embeddings.1.weight as CQD and kbc write them")
-    return Tables(found["entity"], found["relation"], "complex", file.name)
-
-
-def _flat(content: Any, depth: int = 3) -> list[tuple[str, Tensor]]:
-    if not isinstance(content, Mapping) or not depth:
-        return []
-    tensors = [(str(key), value.detach()) for key, value in content.items() if isinstance(value, Tensor)]
-    return tensors + [pair for value in content.values() for pair in _flat(value, depth - 1)]
+    return Tables(found[0], found[1], "complex", file.name)
 
 
 def _read_pykeen(folder: Path, trust: bool) -> Tables:
@@ -280,12 +260,9 @@ def _read_pykeen(folder: Path, trust: bool) -> Tables:
         entity = torch.cat([entity.real, entity.imag], -1)
     if relation.is_complex():
         relation = relation.angle() if kind == "rotate" else torch.cat([relation.real, relation.imag], -1)
-    names = {
-        what: _read_pykeen_names(folder / "training_triples" / f"{what}_to_id.tsv.gz")
-        for what in ("entity", "relation")
-    }
+    names = [_read_pykeen_names(folder / "training_triples" / f"{what}_to_id.tsv.gz") for what in TABLES]
     origin = f"PyKEEN {type(model).__name__}, {folder.name}"
-    return Tables(entity, relation, kind, origin, norm, "interleaved", names["entity"], names["relation"])
+    return Tables(entity, relation, kind, origin, norm, "interleaved", *names)
 
 
 def _read_pykeen_names(file: Path) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class EntitySampler:
     >>> edges = torch.tensor([[0, 0, 1], [1, 1, 0], [1, 0, 2], [2, 1, 1]])
     >>> sampler = EntitySampler(edges, entities=5, negatives=2)
     >>> sampler.shuffle(torch.Generator().manual_seed(2))
-    >>> drawn = sampler.draw(edges[:2], 0)  # their 0 and 1, and two by lot
+    >>> drawn = sampler.draw(edges[:2], 0)  # their 0 and 1, and two at random
     >>> drawn.rows.tolist()
     [0, 1, 3, 4]
     >>> [round(chance, 3) for chance in drawn.log_chance.exp().tolist()]  # of 0: 1 - (1 - 2/3) * (1 - 2/5)
@@ -57,7 +58,7 @@ class EntitySampler:
         heads, tails = edges[:, 0], edges[:, 2]
         # In how many edges each entity is: a loop is one edge.
         self.degree = torch.bincount(torch.cat([heads, tails[tails != heads]]), minlength=entities).double()
-        self.log_chance: dict[int, Tensor] = {}  # by the size of the batch: the last one of an epoch is smaller
+        self.log_chance = lru_cache(maxsize=2)(self._log_chance)  # the last batch of an epoch is smaller
 
     def shuffle(self, generator: torch.Generator) -> None:
         """Begin an epoch: another order of the entities, from which each step takes the next ones."""
@@ -68,12 +69,10 @@ class EntitySampler:
         where = torch.arange(number * self.negatives, (number + 1) * self.negatives, device=batch.device)
         negatives = self.order[where % self.entities]
         rows = torch.unique(torch.cat([batch[:, 0], batch[:, 2], negatives]))
-        if len(batch) not in self.log_chance:
-            self.log_chance[len(batch)] = self._log_chance(len(batch))
-        return SampledRows(rows, self.log_chance[len(batch)][rows])
+        return SampledRows(rows, self.log_chance(len(batch))[rows])
 
     def _log_chance(self, size: int) -> Tensor:
-        """log of the chance that an entity comes to an edge without it: with the rest of the batch or by lot."""
+        """log of the chance that an entity comes to an edge without it: with the rest of the batch or at random."""
         rest, drawn = self.edges - 1, size - 1
         others = rest - self.degree  # edges without the entity; it stays away if the batch is of these alone
         missed = torch.lgamma(others + 1) - torch.lgamma((others - drawn).clamp_min(0) + 1)
@@ -93,53 +92,42 @@ def update_rows(optimizer: torch.optim.Adagrad, table: Tensor, rows: Tensor, val
 
 
 def objective(
-    model: EmbeddingModel, edges: Tensor, regularisation: float, relation_weight: float, entity_block: int
-) -> Tensor:
-    """Loss of a batch of reciprocal edges [n, 3] → a scalar. `entity_block` ≥ entities scores all of them at once."""
-    head_id, relation_id, tail_id = edges.unbind(1)
-    # One gather for both ends: its way back fills one table-sized gradient instead of two.
-    head, tail = model.entity.index_select(0, torch.cat([head_id, tail_id])).chunk(2)
-    relation = model.relation.index_select(0, relation_id)
-    query = model.query(head, relation)
-    if entity_block >= model.entities:
-        loss = cross_entropy(model.score_all(query, model.entity), tail_id)
-    else:
-        loss = (logsumexp(model, query, entity_block) - model.score(query, tail)).mean()
-    return loss + _further(model, (head, relation, tail), relation_id, regularisation, relation_weight)
-
-
-def _further(
-    model: EmbeddingModel, rows: tuple[Tensor, ...], relation_id: Tensor, regularisation: float, relation_weight: float
-) -> Tensor:
-    """Relation prediction and N3."""
-    head, relation, tail = rows
-    loss = head.new_zeros(())
-    if relation_weight:
-        loss = loss + relation_weight * cross_entropy(model.relation_scores(head, tail), relation_id)
-    if regularisation:
-        loss = loss + regularisation / len(head) * model.penalty(head, relation, tail)
-    return loss
-
-
-def sampled_objective(
-    model: EmbeddingModel, entity: Tensor, drawn: SampledRows, edges: Tensor, regularisation: float,
+    model: EmbeddingModel,
+    edges: Tensor,
+    regularisation: float,
     relation_weight: float,
-) -> Tensor:  # fmt: skip
-    """`objective` on the rows of some entities alone, `entity` [n, width] → a scalar.
+    entity_block: int,
+    sampled: tuple[Tensor, SampledRows] | None = None,
+) -> Tensor:
+    """Loss of a batch of reciprocal edges [n, 3] → a scalar. `entity_block` ≥ entities scores all of them at once.
 
-    The sum of exp(score) over all entities is estimated from those drawn, each divided by its chance. The head and the
-    tail of an edge are always among them and count once. So the estimate has the right mean, and if all are drawn it is
-    the sum itself.
+    With `sampled` rows [m, width] of some entities, only these are read. The sum of exp(score) over all entities is
+    estimated from them, each divided by its chance to be drawn. The head and the tail of an edge are always among them
+    and count once. So the estimate has the right mean, and if all are drawn it is the sum itself.
     """
-    head_id, tail_id = torch.searchsorted(drawn.rows, edges[:, ::2].T.contiguous())
-    relation_id = edges[:, 1]
+    head_id, relation_id, tail_id = edges.unbind(1)
+    entity = model.entity
+    if sampled is not None:
+        entity, drawn = sampled
+        head_id, tail_id = torch.searchsorted(drawn.rows, edges[:, ::2].T.contiguous())
+    # One gather for both ends: its way back fills one table-sized gradient instead of two.
     head, tail = entity.index_select(0, torch.cat([head_id, tail_id])).chunk(2)
     relation = model.relation.index_select(0, relation_id)
     query = model.query(head, relation)
-    weight = -drawn.log_chance.expand(len(edges), -1)
-    weight = weight.scatter(1, torch.stack([head_id, tail_id], 1), 0.0)
-    loss = cross_entropy(model.score_all(query, entity) + weight, tail_id)
-    return loss + _further(model, (head, relation, tail), relation_id, regularisation, relation_weight)
+    if sampled is not None:
+        weight = -drawn.log_chance.expand(len(edges), -1)
+        weight = weight.scatter(1, torch.stack([head_id, tail_id], 1), 0.0)
+        loss = cross_entropy(model.score_all(query, entity) + weight, tail_id)
+    elif entity_block >= model.entities:
+        loss = cross_entropy(model.score_all(query, entity), tail_id)
+    else:
+        loss = (logsumexp(model, query, entity_block) - model.score(query, tail)).mean()
+    further = head.new_zeros(())
+    if relation_weight:
+        further = further + relation_weight * cross_entropy(model.relation_scores(head, tail), relation_id)
+    if regularisation:
+        further = further + regularisation / len(head) * model.penalty(head, relation, tail)
+    return loss + further
 
 
 def logsumexp(model: EmbeddingModel, query: Tensor, entity_block: int) -> Tensor:
@@ -208,17 +196,20 @@ class LinkTask(PatientTask):
         return {"entity": self.model.entity, "relation": self.model.relation}
 
     def step(self, position: Position) -> tuple[Tensor, int]:
-        model, weights = self.model, (self.config.regularisation, self.config.relation_weight)
+        model, config = self.model, self.config
         epoch, number = divmod(position.step, self.steps_per_epoch)
         if epoch != self.epoch:
-            self._begin_epoch(epoch)
-        batch = self.batches[number]
-        if self.sampler is None:
-            loss = objective(model, batch, *weights, self.block)
-        else:  # only the rows of some entities are read and changed
+            generator = torch.Generator().manual_seed(_mix(config.seed, epoch))
+            order = torch.randperm(len(self.triples), generator=generator)
+            if self.sampler is not None:
+                self.sampler.shuffle(generator)
+            self.epoch, self.batches = epoch, torch.split(self.triples[order.to(self.device)], config.batch)
+        batch, sampled = self.batches[number], None
+        if self.sampler is not None:  # only the rows of some entities are read and changed
             drawn = self.sampler.draw(batch, number)
             entity = model.entity.detach().index_select(0, drawn.rows).requires_grad_(True)
-            loss = sampled_objective(model, entity, drawn, batch, *weights)
+            sampled = entity, drawn
+        loss = objective(model, batch, config.regularisation, config.relation_weight, self.block, sampled)
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         self.optimizer.step()  # if sampled, of the relations alone: the entity table has no gradient
@@ -227,14 +218,6 @@ class LinkTask(PatientTask):
             assert entity.grad is not None
             update_rows(self.optimizer, model.entity, drawn.rows, entity.detach(), entity.grad)
         return loss.detach(), len(batch)
-
-    def _begin_epoch(self, epoch: int) -> None:
-        """Put the edges into the order of an epoch."""
-        generator = torch.Generator().manual_seed(_mix(self.config.seed, epoch))
-        order = torch.randperm(len(self.triples), generator=generator)
-        if self.sampler is not None:
-            self.sampler.shuffle(generator)
-        self.epoch, self.batches = epoch, torch.split(self.triples[order.to(self.device)], self.config.batch)
 
     def amount(self, position: Position) -> tuple[float, float, str]:
         return position.step, self.steps, f"steps, epoch {self._epoch(position)}/{self.epochs}"

@@ -67,7 +67,7 @@ class CalibrationResult:
     def _bound_truth(self) -> BorneOut:
         hidden = self.fit.learned.hidden
         truth, is_fact, weight = hidden(self.fit.held_out), self.fit.label > 0, self.fit.weight
-        return BorneOut.from_trials(truth.cpu().numpy(), is_fact.cpu().numpy(), weight.cpu().numpy(), hidden.share)
+        return BorneOut.from_trials(truth.numpy(), is_fact.numpy(), weight.numpy(), hidden.share)
 
 
 def missing(graph: KnowledgeGraph, edges: Sequence[NDArray[Any]]) -> str | None:
@@ -83,7 +83,6 @@ def calibrate(
     scored: ScoredEdges | Predictions,
     observed: Sequence[str],
     threshold: float = THRESHOLD,
-    device: str | torch.device = "cpu",
     progress: Report = silent,
     later: Sequence[ScoredEdges] = (),
     until: float = math.inf,
@@ -99,25 +98,27 @@ def calibrate(
     if reason:
         raise BadInput(reason)
     sizes, newest = graph.split_edges, NewestHoldOut.from_graph(graph)
-    if newest is None:
-        trials = [_scored_trial(graph, scored, device)]
-    else:
-        trials = [_scored_trial(as_of(graph, n), one, device) for n, one in enumerate((scored, *later[:-1]))]
-    valid = sum(int(trial.is_valid.sum()) for trial in trials)
-    listed = sum(len(trial.given.heads) for trial in trials)
+    graphs = [graph] if newest is None else [as_of(graph, number) for number in range(1 + len(later[:-1]))]
+    givens, trials = [], []
+    for then, one in zip(graphs, (scored, *later), strict=False):
+        givens.append(as_predictions(one))
+        is_valid = torch.from_numpy(mark_split(then, "valid", givens[-1][:3]))
+        trials.append(Trial(known_edges(then), candidates_of(one, givens[-1]), is_valid))
+    valid, listed = sum(int(trial.is_fact.sum()) for trial in trials), sum(len(given.heads) for given in givens)
     progress("calibrate", 0, 0, f"learning a calibration from {valid:,} valid edges among {listed:,} candidates")
-    given, candidates, known, is_valid = trials[0]
     if newest is None:
         hidden = SplitCorrection.from_sizes(sizes["valid"], sizes["test"], "valid" in observed, "test" in observed)
-        fitted = fit([Trial(known, candidates, is_valid)], hidden, until=until)
+        fitted = fit(trials, hidden, until=until)
     else:
         fitted = _fit_newest(trials, until)
+    given, (known, candidates, _) = givens[0], trials[0]
     if later:
-        given, candidates = _candidates(later[-1], device)
+        given = as_predictions(later[-1])
+        candidates = candidates_of(later[-1], given)
     as_of_now = newest is not None and "valid" in observed
     if as_of_now:
-        known = known_edges(graph, device, ("train", "valid"))
-    truth = fitted.learned.truth(known, candidates, as_of_now, progress).cpu().numpy()
+        known = known_edges(graph, ("train", "valid"))
+    truth = fitted.learned.truth(known, candidates, as_of_now, progress).numpy()
     if sizes["test"] and "test" not in observed:
         belongs = {split: mark_split(graph, split, given[:3]) for split in SPLITS}
         unseen = ~np.logical_or.reduce([belongs[split] for split in ("train", *observed)])
@@ -127,39 +128,24 @@ def calibrate(
             reliability(side[unseen], fact, split=" and ".join(hidden_splits)) for side in (given.prediction, truth)
         )
     else:
-        is_test = np.concatenate([mark_split(graph, "test", trial.given[:3]) for trial in trials])
-        before, after = _cross_validated(fitted, np.concatenate([t.given.prediction for t in trials]), is_test)
+        is_test = np.concatenate([mark_split(graph, "test", one[:3]) for one in givens])
+        before, after = _cross_validated(fitted, np.concatenate([one.prediction for one in givens]), is_test)
     return CalibrationResult(given._replace(prediction=truth).reaching(threshold), fitted, before, after, newest)
 
 
-class _ScoredTrial(NamedTuple):
-    """Candidates, what was known when they were scored, and which of them were valid edges then."""
-
-    given: Predictions
-    candidates: Candidates
-    known: TrainEdges
-    is_valid: torch.Tensor
-
-
-def _scored_trial(graph: KnowledgeGraph, scored: ScoredEdges | Predictions, device: str | torch.device) -> _ScoredTrial:
-    given, candidates = _candidates(scored, device)
-    is_valid = torch.from_numpy(mark_split(graph, "valid", given[:3])).to(device)
-    return _ScoredTrial(given, candidates, known_edges(graph, device), is_valid)
-
-
-def _fit_newest(trials: Sequence[_ScoredTrial], until: float) -> CrossFit:
+def _fit_newest(trials: Sequence[Trial], until: float) -> CrossFit:
     """A fit to what came after each cut: what came true in that time comes true in as long a time from now on.
 
     An entity that was new then had no facts to be judged by, and every one has now: its edges are no examples. How a
     candidate stands in its rows, and what each scorer says of it, is left out: that shifts with what comes to be known.
     """
     examples, found, before = list[torch.Tensor](), list[Trial](), 0
-    for given, candidates, known, is_valid in trials:
+    for known, candidates, is_valid in trials:
         seen = known.degree > 0
         places = torch.nonzero(seen[candidates.heads] & seen[candidates.tails]).view(-1)
         found.append(Trial(known, candidates.where(places), is_valid[places]))
         examples.append(before + places)
-        before += len(given.heads)
+        before += len(candidates.heads)
     fitted = fit(found, SplitCorrection(), without=SHIFTING, until=until)
     return replace(fitted, places=torch.cat(examples)[fitted.places])
 
@@ -168,28 +154,39 @@ def _cross_validated(
     fitted: CrossFit, prediction: NDArray[np.floating], is_test: NDArray[np.bool_]
 ) -> tuple[Reliability, Reliability]:
     """Reliability on valid edges, each judged by trees that did not see it; test edges are observed here."""
-    label, weight, places = fitted.label.cpu().numpy() > 0, fitted.weight.cpu().numpy(), fitted.places.cpu().numpy()
-    sides = (prediction[places], fitted.learned.hidden(fitted.held_out).cpu().numpy())
+    label, weight, places = fitted.label.numpy() > 0, fitted.weight.numpy(), fitted.places.numpy()
+    sides = (prediction[places], fitted.learned.hidden(fitted.held_out).numpy())
     kept = ~is_test[places]
     before, after = (reliability(side[kept], label[kept], split="valid", weight=weight[kept]) for side in sides)
     return before, after
 
 
-def known_edges(
-    graph: KnowledgeGraph, device: str | torch.device = "cpu", splits: Sequence[str] = ("train",)
-) -> TrainEdges:
-    """The edges of some splits, with their dates, and with rules of two steps unless there are too many."""
+def known_edges(graph: KnowledgeGraph, splits: Sequence[str] = ("train",)) -> TrainEdges:
+    """The edges of some splits, with their dates, and with rules of two steps unless there are too many.
+
+    Ages are counted from the end of the hold-out, or its beginning, in units of its length; else from the newest date,
+    in units of the time of the newest tenth.
+    """
     edges = graph.edges(*splits)
-    known = with_rules(len(graph.entities), len(graph.relations), edges, device)
-    if (date := _dates(graph, splits)) is not None:
-        now, unit = _now(NewestHoldOut.from_graph(graph), date, "valid" in splits)
-        known = known.with_dates([_ids(side, device) for side in edges], torch.from_numpy(date).to(device), now, unit)
-    return known
+    known = with_rules(len(graph.entities), len(graph.relations), edges)
+    if graph.date is None:
+        return known
+    entry = graph.adjacency.triples()[3]
+    date = graph.date[entry[np.isin(graph.split[entry], [SPLIT_CODE[name] for name in splits])]]
+    if (date == NO_DATE).all():
+        return known
+    date = np.where(date == NO_DATE, np.nan, date.astype(np.float64))
+    if (newest := NewestHoldOut.from_graph(graph)) is not None:
+        now, unit = float(newest.until if "valid" in splits else newest.cut), float(newest.length)
+    else:
+        now = float(np.nanmax(date))
+        unit = max(1.0, now - float(np.nanquantile(date, 0.9)))
+    return known.with_dates([_ids(side) for side in edges], torch.from_numpy(date), now, unit)
 
 
-def with_rules(entities: int, relations: int, edges: EdgeColumns, device: str | torch.device = "cpu") -> TrainEdges:
+def with_rules(entities: int, relations: int, edges: EdgeColumns) -> TrainEdges:
     """Any edges, with rules of two steps unless there are too many."""
-    known = TrainEdges.from_edges(entities, relations, *(_ids(side, device) for side in edges))
+    known = TrainEdges.from_edges(entities, relations, *map(_ids, edges))
     return replace(known, two_step=two_step_rules(entities, relations, edges))
 
 
@@ -204,42 +201,24 @@ def two_step_rules(entities: int, relations: int, edges: EdgeColumns) -> TwoStep
     return TwoStepRules.from_edges(entities, relations, *edges)
 
 
-def _dates(graph: KnowledgeGraph, splits: Sequence[str]) -> NDArray[np.float64] | None:
-    """The dates of the edges of some splits, NaN where there is none; None if no edge has one."""
-    if graph.date is None:
-        return None
-    entry = graph.adjacency.triples()[3]
-    date = graph.date[entry[np.isin(graph.split[entry], [SPLIT_CODE[name] for name in splits])]]
-    return None if (date == NO_DATE).all() else np.where(date == NO_DATE, np.nan, date.astype(np.float64))
+def as_predictions(scored: ScoredEdges | Predictions) -> Predictions:
+    """The edges with the mean truth of all scorers."""
+    return scored.predictions() if isinstance(scored, ScoredEdges) else scored
 
 
-def _now(newest: NewestHoldOut | None, date: NDArray[np.float64], all_known: bool) -> tuple[float, float]:
-    """The moment that ages are counted from, and their unit: the time held out, or that of the newest tenth."""
-    if newest is not None:
-        return float(newest.until if all_known else newest.cut), float(newest.length)
-    now = float(np.nanmax(date))
-    return now, max(1.0, now - float(np.nanquantile(date, 0.9)))
-
-
-def _candidates(scored: ScoredEdges | Predictions, device: str | torch.device) -> tuple[Predictions, Candidates]:
-    """The edges with their truth, and as the features take them."""
-    given = scored.predictions() if isinstance(scored, ScoredEdges) else scored
-    return given, candidates_of(scored, given, device)
-
-
-def candidates_of(scored: ScoredEdges | Predictions, given: Predictions, device: str | torch.device) -> Candidates:
+def candidates_of(scored: ScoredEdges | Predictions, given: Predictions) -> Candidates:
     """The edges as the features take them."""
-    log_truth = torch.from_numpy(np.log(np.maximum(given.prediction, 1e-9)).astype(np.float32)).to(device)
-    heads, relation, tails = (_ids(side, device) for side in given[:3])
+    log_truth = torch.from_numpy(np.log(np.maximum(given.prediction, 1e-9)).astype(np.float32))
+    heads, relation, tails = map(_ids, given[:3])
     if not isinstance(scored, ScoredEdges):
         return Candidates(heads, relation, tails, log_truth)
     # Counts may lift a direction that is sure above log truth 0; how far says nothing.
-    logs = torch.from_numpy(scored.logs.astype(np.float32, copy=False)).to(device).clamp(LOWEST, 0.0)
+    logs = torch.from_numpy(scored.logs.astype(np.float32, copy=False)).clamp(LOWEST, 0.0)
     return Candidates(heads, relation, tails, log_truth, scored.scorers, logs)
 
 
-def _ids(side: NDArray[Any], device: str | torch.device) -> torch.Tensor:
-    return torch.from_numpy(np.asarray(side, dtype=np.int64)).to(device)
+def _ids(side: NDArray[Any]) -> torch.Tensor:
+    return torch.from_numpy(np.asarray(side, dtype=np.int64))
 
 
 def mark_split(graph: KnowledgeGraph, split: str, edges: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
@@ -491,7 +470,7 @@ def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> T
     hidden = np.sort(edge_numbers(sizes[0], part.hidden))
     is_fact = np.isin(edge_numbers(sizes[0], scored.edges), hidden)
     known = with_rules(*sizes, part.known)
-    return Trial(known, candidates_of(scored, scored.predictions(), "cpu"), torch.from_numpy(is_fact))
+    return Trial(known, candidates_of(scored, scored.predictions()), torch.from_numpy(is_fact))
 
 
 def _mean(

@@ -95,7 +95,7 @@ def is_known(known: TrainEdges, edges: Candidates) -> Tensor:
 
 def columns(known: TrainEdges, edges: Candidates, names: tuple[str, ...]) -> Tensor:
     """The named columns of all candidates, block by block. float16 [columns, n]"""
-    out = torch.empty((len(names), len(edges.heads)), dtype=torch.float16, device=edges.heads.device)
+    out = torch.empty((len(names), len(edges.heads)), dtype=torch.float16)
     for start, stop in edges.blocks():
         found = _block(known, edges.where(slice(start, stop)))
         for place, name in enumerate(names):
@@ -142,9 +142,9 @@ def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
         age, _, lately = known.times.ages(known.times.relations, edges.relation, own)
         out |= {"relation_age": age, "relation_lately": lately}
     if known.two_step is not None:
-        ids = (side.cpu().numpy() for side in edges[:3])
+        ids = (side.numpy() for side in edges[:3])
         for name, said_by_paths in zip(GROUPS["paths"], known.two_step.columns(*ids), strict=True):
-            out[name] = torch.from_numpy(said_by_paths).to(marked.device)
+            out[name] = torch.from_numpy(said_by_paths)
     return out
 
 
@@ -176,7 +176,7 @@ def _within_row(row: Tensor, rows: int, given: Tensor, unknown: Tensor, count: T
     higher[order] = (above - above[first][sorted_row]).float()
     total = sum_by_row(torch.where(unknown, truth, 0), row, rows)
     known_total = sum_by_row(torch.where(unknown, 0, truth), row, rows)
-    best, second = (torch.full((rows,), LOWEST, device=log.device) for _ in range(2))
+    best, second = (torch.full((rows,), LOWEST) for _ in range(2))
     leads, follows = unknown & (rank == 0), unknown & (rank == 1)
     best[row[leads]], second[row[follows]] = log[leads], log[follows]
     found = {

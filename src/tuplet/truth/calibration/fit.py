@@ -46,7 +46,7 @@ def by_first_fit(pool: TreeRows, rows: int, seed: int) -> tuple[Tensor, Tensor]:
     """All facts of a pool and about `rows` others; how many of the pool each stands for."""
     fact = pool.label > 0
     if int((~fact).sum()) <= rows:
-        return torch.arange(len(fact), device=fact.device), torch.ones_like(pool.weight)
+        return torch.arange(len(fact)), torch.ones_like(pool.weight)
     trees, _ = boost(pool, QUICK)
     likely = torch.sigmoid(pool.start + trees(pool.bins)).double() * pool.weight
     return _draw(torch.where(fact, 0, likely), fact, rows, seed + 1, RAREST)
@@ -62,7 +62,7 @@ def _draw(worth: Tensor, fact: Tensor, rows: int, seed: int, rarest: float = 0.0
     if rarest:
         chance = torch.where(worth > 0, chance.clamp(min=rarest), chance)
     drawn = torch.rand(len(chance), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    places = torch.nonzero(drawn.to(chance.device) < chance).view(-1)
+    places = torch.nonzero(drawn < chance).view(-1)
     return places, (1 / chance[places]).float()
 
 
@@ -204,16 +204,16 @@ class Curve:
         groups = max(1, min(knots, int(fact.sum()) // facts))
         group = (torch.cumsum(fact, 0) * groups / fact.sum()).ceil().long().clamp(1, groups) - 1
         chance = torch.sigmoid(logit.double())[order]
-        none = torch.zeros(groups, dtype=torch.float64, device=logit.device)
+        none = torch.zeros(groups, dtype=torch.float64)
         totals = [none.index_add(0, group, side) for side in (count, count * chance, fact)]
         before, after = (torch.logit(side / totals[0], eps=1e-9) for side in totals[1:])
-        rising = torch.arange(groups, device=logit.device) * 1e-3
+        rising = torch.arange(groups) * 1e-3
         return Curve(torch.cummax(before, 0).values.float(), (torch.cummax(after - rising, 0).values + rising).float())
 
     def __call__(self, logit: Tensor) -> Tensor:
         """The bent logits; beyond the outermost knots they move along with them. [n]"""
-        before, after = self.before.to(logit.device), self.after.to(logit.device)
-        right = torch.searchsorted(before, logit.contiguous()).clamp(0, len(before))
+        before, after = self.before, self.after
+        right = torch.searchsorted(before, logit.contiguous())
         left = (right - 1).clamp(min=0)
         right = right.clamp(max=len(before) - 1)
         width = before[right] - before[left]
@@ -251,8 +251,7 @@ class LearnedCalibration:
                 _judge(logit, self.folds, bins, fold_of(known, part))
             return self.curve(logit)
 
-        none = torch.zeros(0, device=edges.heads.device)
-        return torch.cat([none, *_all_of(one, list(edges.blocks()), none.device, progress)])
+        return torch.cat([torch.zeros(0), *_all_of(one, list(edges.blocks()), progress)])
 
     def truth(self, known: TrainEdges, edges: Candidates, later: bool = False, progress: Report = silent) -> Tensor:
         """The calibrated truth. float32 [n]"""
@@ -269,8 +268,8 @@ class LearnedCalibration:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays, by name."""
-        out = {"edges": self.bins.edges.cpu().numpy()}
-        out |= {"curve_from": self.curve.before.cpu().numpy(), "curve_to": self.curve.after.cpu().numpy()}
+        out = {"edges": self.bins.edges.numpy()}
+        out |= {"curve_from": self.curve.before.numpy(), "curve_to": self.curve.after.numpy()}
         for number, trees in enumerate(self.folds):
             out |= {f"{name}_{number}": array for name, array in trees.arrays().items()}
         return out
@@ -376,7 +375,7 @@ def _columns_at(known: TrainEdges, edges: Candidates, names: tuple[str, ...], pl
         inside = places[(places >= block[0]) & (places < block[1])] - block[0]
         return columns(known, edges.where(slice(*block)), names)[:, inside]
 
-    return torch.cat(_all_of(one, list(edges.blocks()), places.device), 1)
+    return torch.cat(_all_of(one, list(edges.blocks())), 1)
 
 
 def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
@@ -397,12 +396,10 @@ def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], workers:
         torch.set_num_threads(threads)
 
 
-def _all_of(
-    work: Callable[[Item], Result], items: Sequence[Item], device: torch.device, progress: Report = silent
-) -> list[Result]:
-    """The results of all items, on the CPU as many at a time as torch has threads."""
-    workers, found = 1 if device.type == "cuda" else torch.get_num_threads(), list[Result]()
-    for result in side_by_side(torch.inference_mode()(work), items, workers):
+def _all_of(work: Callable[[Item], Result], items: Sequence[Item], progress: Report = silent) -> list[Result]:
+    """The results of all items, as many at a time as torch has threads."""
+    found = list[Result]()
+    for result in side_by_side(torch.inference_mode()(work), items, torch.get_num_threads()):
         found.append(result)
         progress("calibrate", len(found), len(items), "parts")
     return found
@@ -416,8 +413,8 @@ def fit_line(log_truth: Tensor, label: Tensor, weight: Tensor, steady: float = 0
     inputs = torch.stack([torch.ones_like(log_truth), log_truth]).double()
     total = float(weight.sum())
     share = float((label * weight).sum()) / total
-    line = torch.tensor([float(np.log(share / (1 - share))), 0.0], dtype=torch.float64, device=inputs.device)
-    pull = torch.tensor([0.0, steady], dtype=torch.float64, device=inputs.device)
+    line = torch.tensor([float(np.log(share / (1 - share))), 0.0], dtype=torch.float64)
+    pull = torch.tensor([0.0, steady], dtype=torch.float64)
 
     def cost(line: Tensor) -> float:
         return log_loss(line @ inputs, label, weight) + float(pull @ (line - 1) ** 2) / (2 * total)
@@ -427,7 +424,7 @@ def fit_line(log_truth: Tensor, label: Tensor, weight: Tensor, steady: float = 0
         chance = torch.sigmoid(line @ inputs)
         slope = inputs @ (weight * (chance - label)) + pull * (line - 1)
         curvature = (inputs * (weight * chance * (1 - chance))) @ inputs.T + torch.diag(pull)
-        step = torch.linalg.solve(curvature + 1e-6 * torch.eye(2, device=inputs.device), slope)
+        step = torch.linalg.solve(curvature + 1e-6 * torch.eye(2), slope)
         while (better := cost(line - step)) > loss and float(step.abs().max()) > 1e-6:
             step = step / 2
         if better >= loss:
@@ -458,7 +455,7 @@ def _cross_fit(
 
     seeds = range(settings.seed, settings.seed + (_FITS if float(rows.label.sum()) < _FEW else 1))
     jobs, begun = [(number, seed) for number in range(FOLDS) for seed in seeds], count()
-    at_once = 1 if fold.device.type == "cuda" else torch.get_num_threads()
+    at_once = torch.get_num_threads()
 
     def share() -> float:
         """When a job that begins now must be over, so that as much is left for each of those to come."""
@@ -470,7 +467,7 @@ def _cross_fit(
         out, end = fold == number, share()
         return boost(rows.where(~out), replace(settings, seed=seed), rows.where(out), end)
 
-    results = _all_of(one, jobs, fold.device)
+    results = _all_of(one, jobs)
     length = min(len(losses) for _, losses in results)
     best = int(np.argmin(np.mean([losses[:length] for _, losses in results], 0)))
     trees = [grown.first(best) for grown, _ in results]

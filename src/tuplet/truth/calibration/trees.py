@@ -66,8 +66,8 @@ class Bins:
     def from_columns(columns: Tensor, most: int = _BINS) -> Bins:
         """At most `most` bins of about equally many rows, for every column. float16 [columns, rows]"""
         rows = columns.shape[1]
-        edges = torch.full((len(columns), most - 1), torch.inf, device=columns.device)
-        places = torch.linspace(0, rows, most + 1, device=columns.device)[1:-1].long().clamp(max=max(rows - 1, 0))
+        edges = torch.full((len(columns), most - 1), torch.inf)
+        places = torch.linspace(0, rows, most + 1)[1:-1].long().clamp(max=max(rows - 1, 0))
         for number, column in enumerate(columns.float() if rows else []):
             ordered = torch.sort(_lowest(column)).values
             values = torch.unique(ordered[places])
@@ -79,11 +79,10 @@ class Bins:
 
     def __call__(self, columns: Tensor) -> Tensor:
         """The bin of every value. float16 [columns, rows] → uint8 [columns, rows]"""
-        out = torch.empty(columns.shape, dtype=torch.uint8, device=columns.device)
-        numbers = torch.arange(-(1 << 15), 1 << 15, device=columns.device).short().view(torch.float16).float()
-        numbers = _lowest(numbers)
+        out = torch.empty(columns.shape, dtype=torch.uint8)
+        numbers = _lowest(torch.arange(-(1 << 15), 1 << 15).short().view(torch.float16).float())
         for number, column in enumerate(columns):
-            bin_of = torch.bucketize(numbers, self.edges[number].to(columns.device), right=True).to(torch.uint8)
+            bin_of = torch.bucketize(numbers, self.edges[number], right=True).to(torch.uint8)
             for start in range(0, len(column), _ROWS):
                 part = slice(start, start + _ROWS)
                 out[number, part] = bin_of.index_select(0, column[part].view(torch.int16).int() + (1 << 15))
@@ -108,8 +107,8 @@ class Trees:
 
     def __call__(self, bins: Tensor) -> Tensor:
         """The sum of all trees. uint8 [columns, rows] → float32 [rows]"""
-        out = torch.zeros(bins.shape[1], dtype=torch.float32, device=bins.device)
-        questions = list(zip(self.column.tolist(), self.split.tolist(), self.value.to(bins.device), strict=True))
+        out = torch.zeros(bins.shape[1], dtype=torch.float32)
+        questions = list(zip(self.column.tolist(), self.split.tolist(), self.value, strict=True))
         for start in range(0, bins.shape[1], _ROWS):
             part, total = bins[:, start : start + _ROWS], out[start : start + _ROWS]
             for columns, splits, value in questions:
@@ -139,12 +138,12 @@ class Trees:
 
 def _leaf(bins: Tensor, columns: list[int], splits: list[int]) -> Tensor:
     """The leaf of every row: bit `level` is the answer at that level. uint8 [columns, rows] → int32 [rows]"""
-    leaf = torch.zeros(bins.shape[1], dtype=torch.uint8, device=bins.device)
+    leaf = torch.zeros(bins.shape[1], dtype=torch.uint8)
     answer = torch.empty_like(leaf)
     for column, split in zip(columns, splits, strict=True):
         # Below 128 bins, split − bin wraps around to a number with the top bit set where the bin is larger: many times
         # as fast as a comparison. Answers move down as more come in at the top.
-        torch.sub(torch.tensor(split, dtype=torch.uint8, device=bins.device), bins[column], out=answer)
+        torch.sub(torch.tensor(split, dtype=torch.uint8), bins[column], out=answer)
         leaf.bitwise_right_shift_(1).bitwise_or_(answer.bitwise_and_(128))
     return leaf.bitwise_right_shift_(8 - len(columns)).int()
 
@@ -186,7 +185,7 @@ def boost(
             break
         some = torch.randperm(len(bins), generator=generator)[: max(1, round(settings.columns * len(bins)))]
         drawn = torch.rand(bins.shape[1], generator=generator) < settings.rows
-        rows = torch.nonzero(drawn).view(-1).to(bins.device)
+        rows = torch.nonzero(drawn).view(-1)
         questions, splits, value = _tree(given, some.sort().values.tolist(), rows, logit, settings)
         grown.append((questions, splits, value))
         logit += value.index_select(0, _leaf(bins, questions, splits))
@@ -199,7 +198,7 @@ def boost(
         none = torch.zeros((0, settings.depth), dtype=torch.int64)
         return Trees(none, none, torch.zeros(0, 1 << settings.depth)), losses
     columns, cuts, values = zip(*grown, strict=True)
-    return Trees(torch.tensor(columns), torch.tensor(cuts), torch.stack(values).cpu()), losses
+    return Trees(torch.tensor(columns), torch.tensor(cuts), torch.stack(values)), losses
 
 
 def _tree(
@@ -208,7 +207,7 @@ def _tree(
     """Columns and splits of one tree, and the value of every leaf."""
     bins, chance, fact, counts = given.bins, torch.sigmoid(logit[rows]), given.label[rows], given.weight[rows]
     packed, gradient_unit, curvature_unit = _pack(counts * (chance - fact), counts * chance * (1 - chance))
-    leaf = torch.zeros(len(rows), dtype=torch.int64, device=bins.device)
+    leaf = torch.zeros(len(rows), dtype=torch.int64)
     sums = _sum_by_bin(bins, some, rows, leaf, packed, 1)
     questions: list[int] = []
     splits: list[int] = []
@@ -225,7 +224,7 @@ def _tree(
             part = _sum_by_bin(bins, some, rows[fewer], leaf[fewer], packed[fewer], 1 << level)
             sums = torch.cat([part, sums - part] if swap else [sums - part, part], 1)
         leaf += right.long() << level
-    sums = torch.zeros(1 << settings.depth, dtype=torch.int64, device=bins.device).scatter_add_(0, leaf, packed)
+    sums = torch.zeros(1 << settings.depth, dtype=torch.int64).scatter_add_(0, leaf, packed)
     gradient, curvature = _unpack(sums, gradient_unit, curvature_unit)
     value = -settings.rate * gradient / (curvature + settings.ridge * settings.rows)
     return questions, splits, value.float()
@@ -233,8 +232,8 @@ def _tree(
 
 def _sum_by_bin(bins: Tensor, some: list[int], rows: Tensor, leaf: Tensor, packed: Tensor, leaves: int) -> Tensor:
     """The sums of numbers of rows by (column, leaf, bin). int64 [columns, leaves, bins]"""
-    sums = torch.zeros((len(some), leaves, _BINS), dtype=torch.int64, device=bins.device)
-    if _compiled is not None and bins.device.type == "cpu":
+    sums = torch.zeros((len(some), leaves, _BINS), dtype=torch.int64)
+    if _compiled is not None:
         _compiled(bins.numpy(), np.array(some), rows.numpy(), leaf.numpy(), packed.numpy(), sums.numpy())
         return sums
     base = leaf * _BINS

@@ -346,7 +346,7 @@ class KnownGraph:
 
     def truth(self, learned: LearnedCalibration, scored: ScoredEdges) -> NDArray[np.float32]:
         """The calibrated truth of candidates that nobody had seen."""
-        edges = candidates_of(scored, scored.predictions(), "cpu")
+        edges = candidates_of(scored, scored.predictions())
         found: NDArray[np.float32] = learned.truth(self.known, edges, later=True).numpy()
         return found
 
@@ -419,7 +419,7 @@ def learn(
         if parts:
             scored = put_together(parts)
             is_fact = np.isin(edge_numbers(entities, scored.edges), keys)
-            edges = candidates_of(scored, scored.predictions(), "cpu")
+            edges = candidates_of(scored, scored.predictions())
             trials.append(Trial(scene.known, edges, torch.from_numpy(is_fact)))
         if over():
             break

@@ -467,7 +467,7 @@ def _move_stale(
             if time.monotonic() > until:
                 return None
             scored = scene.score(some, tell)
-            edges = candidates_of(scored, scored.predictions(), "cpu")
+            edges = candidates_of(scored, scored.predictions())
             numbers = edge_numbers(len(store.graph.entities), scored.edges)
             logits.append((numbers, learned.logit(scene.known, edges, later=True).double().numpy()))
         parts.append(_shift(_list_predictions(store, some), len(store.graph.entities), logits))
