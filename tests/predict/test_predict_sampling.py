@@ -60,7 +60,7 @@ def test_chances_are_how_often_entities_are_drawn_and_the_estimated_sum_has_the_
     full = float(objective(network, asked, 0.0, 0.0, ENTITIES).exp())
     assert total / count == pytest.approx(full, rel=0.02)
     own = torch.isin(torch.arange(ENTITIES), asked[:, ::2])
-    expected = sampler.log_chance[8].exp()[~own]
+    expected = sampler.log_chance(8).exp()[~own]
     assert float((seen[~own] / count - expected).abs().max()) < 0.04
     assert 0.14 < float(expected.min()) < 0.16
     assert float(expected.max()) > 0.6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -95,10 +95,8 @@ def kind_of(predictor: LinkPredictor) -> str:
 
 def row_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: bool) -> Tensor:
     """Float32 scores of whole rows, of `tails` or, inverse, of `heads`. [n] → [n, entities]"""
-    scores = _tensor((predictor.heads if inverse else predictor.tails)(near, relation), near.device)
-    if scores.shape != (len(near), predictor.entities):
-        raise _refuse_shape(predictor, "heads" if inverse else "tails", scores, (len(near), predictor.entities))
-    return scores
+    method = "heads" if inverse else "tails"
+    return _check_scores(predictor, method, getattr(predictor, method)(near, relation), near, predictor.entities)
 
 
 def sees_facts(predictor: LinkPredictor) -> bool:
@@ -117,14 +115,10 @@ def scores_columns(predictor: LinkPredictor) -> bool:
 
 
 def column_scores(predictor: LinkPredictor, near: Tensor, relation: int, inverse: bool, columns: Tensor) -> Tensor:
-    """Float32 scores of some columns of rows, as `row_scores` has them. [n], [m] → [n, m]"""
-    if not scores_columns(predictor):
-        return row_scores(predictor, near, relation, inverse)[:, columns]
+    """Float32 scores of some columns of rows, by a predictor that computes them alone. [n], [m] → [n, m]"""
     number = relation + predictor.relations if inverse else relation
-    scores = _tensor(predictor.scores(near, number, columns), near.device)  # type: ignore[attr-defined]
-    if scores.shape != (len(near), len(columns)):
-        raise _refuse_shape(predictor, "scores", scores, (len(near), len(columns)))
-    return scores
+    scores = predictor.scores(near, number, columns)  # type: ignore[attr-defined]
+    return _check_scores(predictor, "scores", scores, near, len(columns))
 
 
 def score_factors(
@@ -147,38 +141,34 @@ def edge_scores(
     if not len(near):
         return torch.zeros(0, device=near.device)
     if inverse and not getattr(predictor, "reciprocal", False):
-        return _pick(predictor, near, relation, far)
+        step = max(1, _MOST_SCORES // predictor.entities)
+        return pick_entries(lambda rows: row_scores(predictor, rows, relation, True), near, far, step)
     number = relation + predictor.relations if inverse else relation
     parts = []
     for some, other in zip(torch.split(near, chunk), torch.split(far, chunk), strict=True):
-        scores = _tensor(predictor.pairs(some, torch.full_like(some, number), other), near.device)
-        if scores.shape != some.shape:
-            raise _refuse_shape(predictor, "pairs", scores, tuple(some.shape))
-        parts.append(scores)
+        scores = predictor.pairs(some, torch.full_like(some, number), other)
+        parts.append(_check_scores(predictor, "pairs", scores, some))
     return torch.cat(parts)
 
 
-def _pick(predictor: LinkPredictor, near: Tensor, relation: int, far: Tensor) -> Tensor:
-    """Single entries of the rows of `heads`. [n] → [n]"""
-    rows, row = torch.unique(near, return_inverse=True)
-    out = torch.empty(len(near), device=near.device)
-    step = max(1, _MOST_SCORES // predictor.entities)
+def pick_entries(compute: Callable[[Tensor], Tensor], key: Tensor, column: Tensor, step: int) -> Tensor:
+    """Single entries of rows, by the keys of these [n], [n] → [n]; each row is computed once, `step` at a time."""
+    rows, row = torch.unique(key, return_inverse=True)
+    out = torch.empty(len(key), device=key.device)
     for start in range(0, len(rows), step):
         mine = torch.nonzero((row >= start) & (row < start + step)).view(-1)
-        scores = row_scores(predictor, rows[start : start + step], relation, True)
-        out[mine] = scores[row[mine] - start, far[mine]]
+        out[mine] = compute(rows[start : start + step])[row[mine] - start, column[mine]]
     return out
 
 
-def _tensor(scores: Scores, device: torch.device) -> Tensor:
-    found = scores if isinstance(scores, Tensor) else torch.tensor(np.asarray(scores, dtype=np.float32))
-    return found.to(device).float()
-
-
-def _refuse_shape(predictor: LinkPredictor, method: str, scores: Tensor, wanted: tuple[int, ...]) -> BadInput:
-    return BadInput(
-        f"{type(predictor).__name__}.{method} gave scores of shape {list(scores.shape)} where {list(wanted)} are needed"
-    )
+def _check_scores(predictor: LinkPredictor, method: str, given: Scores, near: Tensor, *columns: int) -> Tensor:
+    """The scores that a method gave as float32 beside the ids, if their shape is right."""
+    found = given if isinstance(given, Tensor) else torch.tensor(np.asarray(given, dtype=np.float32))
+    wanted = len(near), *columns
+    if found.shape != wanted:
+        shapes = f"gave scores of shape {list(found.shape)} where {list(wanted)} are needed"
+        raise BadInput(f"{type(predictor).__name__}.{method} {shapes}")
+    return found.to(near.device).float()
 
 
 Ids: TypeAlias = NDArray[np.integer[Any]]

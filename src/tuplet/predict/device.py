@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from inspect import unwrap
+from typing import TypeVar
 
 import torch
 from torch.optim import Optimizer
 
 from tuplet.errors import BadInput, Option
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 SHARED_FROM = 200_000_000  # multiplications of a step from which several threads pay
 
@@ -74,6 +79,35 @@ def tune_cpu(device: torch.device, products: int) -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         torch.set_flush_denormal(False)
+
+
+def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    """The results of all items in their order; what has not begun when the reader stops is left undone.
+
+    Each of several workers is a thread that torch does not divide further: the steps of this work are too short to be
+    shared, and threads that wait for each other at every one cost more than they bring.
+    """
+    if workers <= 1:
+        yield from map(work, items)
+        return
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield from pool.map(work, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread where steps are too short to be shared."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Uncompiled(Optimizer):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -64,17 +63,6 @@ def sum_by_row(values: Tensor, row: Tensor, rows: int) -> Tensor:
     scaled = (values.double() * 2.0**40).round().long()
     total = torch.zeros(rows, dtype=torch.int64, device=values.device).index_add_(0, row, scaled)
     return (total.double() / 2.0**40).float()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch to one thread where steps are too short to be shared."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def find_places(ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,39 +4,28 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import starmap
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import TrainingEdges
+from tuplet.predict.base import TrainingEdges, pick_entries
+from tuplet.predict.device import Result, one_thread, side_by_side
 from tuplet.predict.paths.message_graph import MessageGraph, Telling
 from tuplet.predict.paths.network import AnyGraphNetwork, PathNetwork, RowNetwork
 
-Result = TypeVar("Result")
 
-
-def share_out(work: Callable[..., Result], parts: Iterable[Sequence[Any]]) -> list[Result]:
+def share_out(work: Callable[..., Result], parts: Sequence[Sequence[Any]]) -> list[Result]:
     """`work(*part)` of each part, in order; which thread takes a part does not matter to its result.
 
     >>> share_out(pow, [(2, 3), (3, 2)])
     [8, 9]
     """
-    given = list(parts)
-    threads, before = min(len(given), len(os.sched_getaffinity(0))), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        if threads <= 1:
-            return list(starmap(work, given))
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(lambda part: work(*part), given))
-    finally:
-        torch.set_num_threads(before)
+    with one_thread():
+        return list(side_by_side(lambda part: work(*part), parts, min(len(parts), len(os.sched_getaffinity(0)))))
 
 
 DENSE = 60  # facts an entity: graphs with fewer are sparse
@@ -131,14 +120,9 @@ class PathModel:
 
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
         """Scores of single edges [n] → [n]; each row they are in is computed once."""
-        asked, row = torch.unique(heads * (2 * self.relations) + relation, return_inverse=True)
-        scores = torch.empty(len(heads), device=heads.device)
-        for first in range(0, len(asked), self.batch):
-            some = asked[first : first + self.batch]
-            mine = torch.nonzero((row >= first) & (row < first + len(some))).view(-1)
-            found = self.mixed_rows(some // (2 * self.relations), some % (2 * self.relations))
-            scores[mine] = found[row[mine] - first, tails[mine]]
-        return scores
+        views = 2 * self.relations
+        rows = heads * views + relation
+        return pick_entries(lambda some: self.mixed_rows(some // views, some % views), rows, tails, self.batch)
 
     def mixed_rows(self, asked: Tensor, relation: Tensor) -> Tensor:
         """Scores of all entities for rows of any relations, in batches. [n], [n] → [n, entities]"""

@@ -11,7 +11,7 @@ nobody knows are: relations are described without them too, and sometimes their 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -170,9 +170,8 @@ class Lesson:
 
     def loss(self, draw: Draw, visible: Tensor) -> Tensor:
         """The sum over the hidden answers of −log(their share among themselves and all that is no answer)."""
-        asked, relation, row, answer, at, target = (
-            self._here(ids) for ids in (*draw[:4], draw.row[draw.hidden], draw.answer[draw.hidden])
-        )
+        hidden = draw.row[draw.hidden], draw.answer[draw.hidden]
+        asked, relation, row, answer, at, target = map(self._here, (*draw[:4], *hidden))
         scores: Tensor = self.model.network(self.model.graph, asked, relation, visible)
         others = scores.index_put((row, answer), torch.full((), NO_ANSWER, device=self.model.device)).logsumexp(1)
         return softplus(others[at] - scores[at, target]).sum()
@@ -287,16 +286,16 @@ def hides_pairs(edges: TrainingEdges) -> bool:
     """
     if not edges.count("valid"):
         return False
-    train, valid = (_pair_keys(edges, split) for split in ("train", "valid"))
+    train, valid = (_pair_keys(edges.splits[split], edges.entities) for split in ("train", "valid"))
     pairs, count = np.unique(train, return_counts=True)
     twice = (count[np.searchsorted(pairs, train)] > 1).mean()
     return bool(np.isin(valid, pairs).mean() < twice / 2)
 
 
-def _pair_keys(edges: TrainingEdges, split: str) -> NDArray[np.int64]:
-    """The two ends of each edge as one number, whichever is the head."""
-    heads, _, tails = (np.asarray(part, dtype=np.int64) for part in edges.splits[split])
-    return np.minimum(heads, tails) * edges.entities + np.maximum(heads, tails)
+def _pair_keys(facts: Triples, entities: int) -> NDArray[np.int64]:
+    """The two ends of each fact as one number, whichever is the head."""
+    heads, _, tails = (np.asarray(part, dtype=np.int64) for part in facts)
+    return np.minimum(heads, tails) * entities + np.maximum(heads, tails)
 
 
 class GraphView(NamedTuple):
@@ -329,7 +328,10 @@ def draw_view(edges: TrainingEdges, whole: float, whole_pairs: bool, chance: np.
                 break
         if part.shape[1] >= FEWEST:
             sparse, merged, copied = chance.random(3) < (SPARSE, MERGED, COPIED)
-            rows = part[:, _thin_out(part.shape[1], chance)] if sparse else part
+            facts = part.shape[1]
+            rows = part
+            if sparse:
+                rows = part[:, chance.permutation(facts) < max(FEWEST, chance.uniform(0.2, 0.8) * facts)]
             rows = _merge_relations(rows, chance) if merged else rows
             rows = _copy_relations(rows, chance) if copied else rows
             ends, numbered = np.unique(rows[[0, 2]], return_inverse=True)
@@ -347,12 +349,6 @@ def draw_telling(chance: np.random.Generator) -> Telling:
     by = np.exp(chance.normal(0, 0.5)) if chance.random() < 0.3 else 1.0
     low, high = (min(0.9, float(bound * by)) for bound in SHARES)
     return Telling((low, high), bool(chance.random() >= 0.3), bool(chance.random() < 0.6))
-
-
-def _thin_out(facts: int, chance: np.random.Generator) -> NDArray[np.bool_]:
-    """Marks a random share of the facts, no fewer than a graph needs."""
-    marked: NDArray[np.bool_] = chance.permutation(facts) < max(FEWEST, chance.uniform(0.2, 0.8) * facts)
-    return marked
 
 
 def _merge_relations(rows: NDArray[np.int64], chance: np.random.Generator) -> NDArray[np.int64]:
@@ -423,10 +419,9 @@ def _core(heads: Ids, tails: Ids, entities: int, wanted: int, chance: np.random.
 def _hide(facts: Triples, entities: int, whole_pairs: bool, chance: np.random.Generator) -> NDArray[np.bool_]:
     """Marks facts that are hidden, one by one or with all others between the same two entities; at least one is."""
     share = np.exp(chance.uniform(*np.log(HIDDEN)))
-    heads, _, tails = facts
-    number, count = np.arange(len(heads)), len(heads)
+    number, count = np.arange(len(facts[0])), len(facts[0])
     if whole_pairs:
-        pairs, number = np.unique(np.minimum(heads, tails) * entities + np.maximum(heads, tails), return_inverse=True)
+        pairs, number = np.unique(_pair_keys(facts, entities), return_inverse=True)
         count = len(pairs)
     hidden: NDArray[np.bool_] = (chance.permutation(count) < max(1, share * count))[number]
     return hidden
@@ -508,7 +503,8 @@ class MixedTask(AnyGraphTask):
         return {"epochs": epochs, "metrics": metrics, "graphs": list(self.graphs)}
 
     def headline(self) -> str:
-        return f"{super().headline()} of {_join_names(list(self.graphs))}"
+        *names, last = self.graphs
+        return f"{super().headline()} of {', '.join(names) + ' and ' if names else ''}{last}"
 
 
 def view_number(replaced: int, place: int) -> int:
@@ -518,11 +514,3 @@ def view_number(replaced: int, place: int) -> int:
     ([16, 1, 15], [32, 33, 18])
     """
     return replaced + AT_HAND - (replaced - place) % AT_HAND
-
-
-def _join_names(names: Sequence[str]) -> str:
-    """
-    >>> _join_names(["a"]), _join_names(["a", "b", "c"])
-    ('a', 'a, b and c')
-    """
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

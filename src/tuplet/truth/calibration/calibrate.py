@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from functools import reduce
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -310,8 +311,7 @@ def hide_in_turn(facts: EdgeColumns, seed: int, parts: int = PARTS) -> list[Hidd
     """
     order = np.random.default_rng(seed).permutation(len(facts[0]))
     number = min(parts, len(order))
-    dealt = [order[part::number] for part in range(number)] if number > 1 else []
-    return [HiddenPart(_some(facts, np.setdiff1d(order, hidden)), _some(facts, np.sort(hidden))) for hidden in dealt]
+    return [_hide(facts, order[part::number]) for part in range(number)] if number > 1 else []
 
 
 def hide_twice(facts: EdgeColumns, seed: int, times: int, share: int = 20) -> list[HiddenPart]:
@@ -325,11 +325,16 @@ def hide_twice(facts: EdgeColumns, seed: int, times: int, share: int = 20) -> li
     """
     order = np.random.default_rng(seed).permutation(len(facts[0]))
     groups = [order[group::share] for group in range(max(times, 2))]
-    found = []
-    for number in range(times if times > 2 else min(times, 1)):
-        hidden = np.concatenate([groups[number], groups[(number + 1) % len(groups)]])
-        found.append(HiddenPart(_some(facts, np.setdiff1d(order, hidden)), _some(facts, np.sort(hidden))))
-    return found
+    pairs = zip(groups, groups[1:] + groups[:1], strict=True)
+    return [_hide(facts, np.concatenate(pair)) for pair in islice(pairs, times if times > 2 else min(times, 1))]
+
+
+def _hide(facts: EdgeColumns, places: NDArray[np.integer]) -> HiddenPart:
+    """The facts at some places hidden, in order of their places."""
+    hidden = np.zeros(len(facts[0]), dtype=bool)
+    hidden[places] = True
+    heads, relation, tails = ((side[~hidden], side[hidden]) for side in map(np.asarray, facts))
+    return HiddenPart((heads[0], relation[0], tails[0]), (heads[1], relation[1], tails[1]))
 
 
 def missing_as_often(hidden: float, missing: float, test: int = 0) -> SplitCorrection:
@@ -373,7 +378,7 @@ class HeldOutResult:
 class _Judged(NamedTuple):
     """What is said of candidates that were unknown: of those of every trial, and of some with their labels."""
 
-    promised: list[Floats]  # by trial: the chance of being a hidden fact, of each candidate
+    promised: list[Floats]  # by trial: the chance of being a hidden fact, of each unknown candidate
     relation: NDArray[np.int64]
     held_out: Floats  # what was promised to these without seeing them
     raw: Floats  # what the predictors said of them
@@ -395,37 +400,32 @@ def calibrate_hidden(
     this is the correction for those of the same two (`hidden_twice`). `until`: as in `fit`.
     """
     tried = [trial_of(sizes, part, scored) for part, scored in trials]
-    free = [~is_known(trial.known, trial.edges) for trial in tried]
-    keys = [edge_numbers(sizes[0], scored.edges) for _, scored in trials]
-    found = [key[(trial.is_fact & mine).numpy()] for key, trial, mine in zip(keys, tried, free, strict=True)]
-    facts = len(np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *found])))
+    free = [~is_known(trial.known, trial.edges).numpy() for trial in tried]
+    keys = [edge_numbers(sizes[0], scored.edges)[mine] for (_, scored), mine in zip(trials, free, strict=True)]
+    hidden = [edge_numbers(sizes[0], part.hidden) for part, _ in trials]
+    facts = len(reduce(np.union1d, map(np.intersect1d, keys, hidden), np.zeros(0, dtype=np.int64)))
     learned, line = None, None
     if facts >= LEAST_VALID:
-        learned, judged = _by_trees(tried, correction, until)
+        learned, judged = _by_trees(tried, free, correction, until)
     elif facts:
         line, judged = _by_line(tried, free)
     else:
         none = np.zeros(0)
-        judged = _Judged([np.zeros(len(mine)) for mine in free], none.astype(np.int64), none, none, none > 0, none)
+        judged = _Judged([np.zeros(len(key)) for key in keys], none.astype(np.int64), none, none, none > 0, none)
     bounds = MeasuredBounds.from_trials(sizes[1], judged.relation, judged.held_out, judged.label, judged.weight)
     if learned is not None:
         correction = learned.hidden  # the top is what was measured there
-    chances = [bounds(scored.relation, promised) for (_, scored), promised in zip(trials, judged.promised, strict=True)]
+    relations = [scored.relation[mine] for (_, scored), mine in zip(trials, free, strict=True)]
+    chances = list(map(bounds, relations, judged.promised))
     # A fact counts as often as it would be missing.
     weight = np.where(judged.label, correction.times, 1.0) * judged.weight
     before = reliability(judged.raw, judged.label, split="hidden", weight=weight)
     if learned is not None and twice is not None:
-        unknown = [mine.numpy() for mine in free]
-        joint = promise_together(
-            [key[mine] for key, mine in zip(keys, unknown, strict=True)],
-            [chance[mine] for chance, mine in zip(chances, unknown, strict=True)],
-            [edge_numbers(sizes[0], part.hidden) for part, _ in trials],
-            twice,
-        )
+        joint = promise_together(keys, chances, hidden, twice)
         edges, correction = _edges(sizes[0], joint.key, joint.truth), joint.correction
         held_out, label, stands_for = joint.of_two, joint.is_fact, joint.weight
     else:
-        edges = _mean(sizes[0], trials, free, [_correct(correction, chance) for chance in chances])
+        edges = _mean(sizes[0], keys, [_correct(correction, chance) for chance in chances], hidden)
         held_out = _correct(correction, bounds(judged.relation, judged.held_out))
         label, stands_for = judged.label, judged.weight
     after = reliability(held_out, label, split="hidden", weight=np.where(label, correction.times, 1.0) * stands_for)
@@ -439,12 +439,14 @@ def distinct_facts(entities: int, several: Sequence[EdgeColumns]) -> int:
     return len(np.unique(np.concatenate(keys))) if keys else 0
 
 
-def _by_trees(trials: list[Trial], correction: SplitCorrection, until: float) -> tuple[LearnedCalibration, _Judged]:
+def _by_trees(
+    trials: list[Trial], free: list[NDArray[np.bool_]], correction: SplitCorrection, until: float
+) -> tuple[LearnedCalibration, _Judged]:
     facts = sum(int(trial.is_fact.sum()) for trial in trials)
     fitted = fit(trials, correction, rows=int(np.clip(_ROWS_EACH * facts, *_ROWS)), until=until)
-    promised = [torch.sigmoid(fitted.learned.logit(trial.known, trial.edges).double()).numpy() for trial in trials]
+    logits = [fitted.learned.logit(trial.known, trial.edges).double() for trial in trials]
     return fitted.learned, _Judged(
-        promised,
+        [torch.sigmoid(logit).numpy()[mine] for logit, mine in zip(logits, free, strict=True)],
         torch.cat([trial.edges.relation for trial in trials])[fitted.places].numpy(),
         torch.sigmoid(fitted.held_out.double()).numpy(),
         torch.cat([trial.edges.log_truth for trial in trials])[fitted.places].exp().numpy(),
@@ -453,17 +455,17 @@ def _by_trees(trials: list[Trial], correction: SplitCorrection, until: float) ->
     )
 
 
-def _by_line(trials: list[Trial], free: list[torch.Tensor]) -> tuple[tuple[float, float], _Judged]:
-    relation, log_truth, label = (
-        torch.cat([side[mine] for side, mine in zip(sides, free, strict=True)])
-        for sides in zip(*((t.edges.relation, t.edges.log_truth, t.is_fact) for t in trials), strict=True)
-    )
+def _by_line(trials: list[Trial], free: list[NDArray[np.bool_]]) -> tuple[tuple[float, float], _Judged]:
+    unknown = [
+        (trial.edges.relation[mine], trial.edges.log_truth[mine], trial.is_fact[mine])
+        for trial, mine in zip(trials, map(torch.from_numpy, free), strict=True)
+    ]
+    relation, log_truth, label = (torch.cat(side) for side in zip(*unknown, strict=True))
     each = torch.ones(len(label))
     line = fit_line(log_truth, label.float(), each, _STEADY)
-    promised = [torch.sigmoid(line[0] + line[1] * trial.edges.log_truth.double()).numpy() for trial in trials]
-    held_out = np.concatenate([side[mine.numpy()] for side, mine in zip(promised, free, strict=True)])
+    promised = [torch.sigmoid(line[0] + line[1] * log.double()).numpy() for _, log, _ in unknown]
     raw = log_truth.exp().numpy()
-    return line, _Judged(promised, relation.numpy(), held_out, raw, label.numpy(), each.numpy())
+    return line, _Judged(promised, relation.numpy(), np.concatenate(promised), raw, label.numpy(), each.numpy())
 
 
 def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> Trial:
@@ -474,17 +476,18 @@ def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> T
 
 
 def _mean(
-    entities: int, trials: Sequence[tuple[HiddenPart, ScoredEdges]], free: list[torch.Tensor], promised: list[Floats]
+    entities: int,
+    keys: Sequence[NDArray[np.int64]],
+    promised: Sequence[NDArray[np.float32]],
+    hidden: Sequence[NDArray[np.int64]],
 ) -> Predictions:
     """The mean promise over the trials in which an edge was unknown; a trial that does not list it promises nothing."""
-    keys = [edge_numbers(entities, scored.edges)[mine.numpy()] for (_, scored), mine in zip(trials, free, strict=True)]
     none = np.zeros(0, dtype=np.int64)
     key, place = np.unique(np.concatenate([none, *keys]), return_inverse=True)
-    values = np.concatenate([np.zeros(0), *(side[mine.numpy()] for side, mine in zip(promised, free, strict=True))])
     # A fact was unknown in one trial, and what nobody stated in all.
-    is_fact = np.isin(key, np.concatenate([none, *(edge_numbers(entities, part.hidden) for part, _ in trials)]))
-    mean = np.bincount(place, values, len(key)) / np.where(is_fact, 1, max(1, len(trials)))
-    return _edges(entities, key, mean)
+    is_fact = np.isin(key, np.concatenate([none, *hidden]))
+    sums = np.bincount(place, np.concatenate([none, *promised]), len(key))
+    return _edges(entities, key, sums / np.where(is_fact, 1, max(1, len(keys))))
 
 
 def _edges(entities: int, key: NDArray[np.int64], truth: Floats) -> Predictions:
@@ -495,8 +498,3 @@ def _edges(entities: int, key: NDArray[np.int64], truth: Floats) -> Predictions:
 def _correct(correction: SplitCorrection, chance: Floats) -> NDArray[np.float32]:
     inside = torch.from_numpy(np.clip(chance, 1e-12, 1 - 1e-12))
     return np.where(chance > 0, correction(torch.logit(inside)).numpy(), np.float32(0))
-
-
-def _some(facts: EdgeColumns, places: NDArray[np.integer]) -> EdgeColumns:
-    heads, relation, tails = (np.asarray(side)[places] for side in facts)
-    return heads, relation, tails

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
+from tuplet.predict.device import Item, Result, side_by_side
 from tuplet.progress import Report, silent
 from tuplet.truth.calibration.features import Candidates, column_names, columns, is_known
 from tuplet.truth.calibration.trees import Bins, TreeRows, Trees, TreeSettings, boost, log_loss
@@ -172,9 +172,6 @@ class SplitCorrection:
 
 
 Tensor = torch.Tensor
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 LEAST_VALID = 300  # valid edges among the candidates: with fewer there is too little to learn from
 ROWS = 400_000  # how many candidates a fit looks at, beside all valid edges: at most so many, for each of them …
 _ROWS_EACH, _LEAST_ROWS = 100, 50_000  # … so many, and at least these
@@ -376,24 +373,6 @@ def _columns_at(known: TrainEdges, edges: Candidates, names: tuple[str, ...], pl
         return columns(known, edges.where(slice(*block)), names)[:, inside]
 
     return torch.cat(_all_of(one, list(edges.blocks())), 1)
-
-
-def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    """The results of all items in their order; what has not begun when the reader stops is left undone.
-
-    Each of several workers is a thread that torch does not divide further: the steps of this work are too short to be
-    shared, and threads that wait for each other at every one cost more than they bring.
-    """
-    if workers == 1:
-        yield from map(work, items)
-        return
-    threads = torch.get_num_threads()
-    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
-    try:
-        yield from pool.map(work, items)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
 
 
 def _all_of(work: Callable[[Item], Result], items: Sequence[Item], progress: Report = silent) -> list[Result]:

@@ -41,7 +41,6 @@ Tensor = torch.Tensor
 Tile: TypeAlias = tuple[Tensor, Tensor, Tensor]  # numbers of rows, numbers of columns, scores
 
 _TILE_ROWS, _TILE_COLUMNS = 512, 2048  # 4 MB of scores
-_GPU_TILE = 64  # times as many columns on a GPU without Triton, where every launch costs
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -50,16 +49,14 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def score_products(rows: Tensor, columns: Tensor) -> ScoreProducts:
-    """Inner products of rows [n, width] and columns [m, width], by kernels where there are any."""
-    if has_kernels(rows.device):
-        from tuplet.truth.candidates.product_kernels import KernelProducts
+    """Inner products of rows [n, width] and columns [m, width], by kernels."""
+    from tuplet.truth.candidates.product_kernels import KernelProducts
 
-        return KernelProducts(rows, columns)
-    return ScoreProducts(rows, columns)
+    return KernelProducts(rows, columns)
 
 
 class ScoreProducts:
-    """Inner products of rows and columns, by plain torch, tile by tile.
+    """Inner products of rows and columns on the CPU, by plain torch, tile by tile.
 
     >>> products = ScoreProducts(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 5.0], [3.0, 7.0]]))
     >>> round(float(products.log_sums().exp()), 3)  # exp(0) + exp(3)
@@ -75,14 +72,12 @@ class ScoreProducts:
 
     def tiles(self, least: Tensor | None = None) -> Iterator[Tile]:
         """Tiles that share the memory of one; those without a score of at least `least` [n] may be left out."""
-        device = self.rows.device
-        width = _TILE_COLUMNS * (_GPU_TILE if device.type == "cuda" else 1)
-        numbers = torch.arange(max(len(self.rows), len(self.columns)), device=device)
-        room = torch.empty(min(_TILE_ROWS, len(self.rows)) * min(width, len(self.columns)), device=device)
+        numbers = torch.arange(max(len(self.rows), len(self.columns)))
+        room = torch.empty(min(_TILE_ROWS, len(self.rows)) * min(_TILE_COLUMNS, len(self.columns)))
         for begin in range(0, len(self.rows), _TILE_ROWS):
             some = self.rows[begin : begin + _TILE_ROWS]
-            for first in range(0, len(self.columns), width):
-                others = self.columns[first : first + width]
+            for first in range(0, len(self.columns), _TILE_COLUMNS):
+                others = self.columns[first : first + _TILE_COLUMNS]
                 scores = room[: len(some) * len(others)].view(len(some), len(others))
                 torch.mm(some, others.T, out=scores)
                 yield numbers[begin : begin + len(some)], numbers[first : first + len(others)], scores
@@ -127,11 +122,6 @@ class WrittenScores(ScoreProducts):
     def tiles(self, least: Tensor | None = None) -> Iterator[Tile]:
         numbers = torch.arange(max(self.scores.shape), device=self.scores.device)
         yield numbers[: len(self.scores)], numbers[: self.scores.shape[1]], self.scores
-
-    def list_reaching(self, threshold: Tensor, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Row and column of each score that reaches the threshold of its row, without copies of them."""
-        row, column = torch.nonzero(self.scores >= threshold[:, None], as_tuple=True)
-        return row, column
 
 
 POINTS = 32  # columns of each cell, on average, that say where the cells lie
@@ -346,7 +336,11 @@ class RowLogs:
         shifts = [torch.zeros(0, device=device)]
         for number, held in enumerate(self._held):
             yield number * self.block, WrittenScores(held.float()), torch.zeros(len(held), device=device)
-        for start, stop in pairwise([] if self._held else self._block_starts()):
+        starts = set() if self._held else {*range(0, len(self.links.rows), self.block), len(self.links.rows)}
+        if self.searched:  # scores of a search are written down
+            written = torch.cumsum(self.links.looks(), 0) // _MOST_SCORES
+            starts |= set((torch.nonzero(written.diff()).view(-1) + 1).tolist())
+        for start, stop in pairwise(sorted(starts)):
             some = self.links.some(start, stop)
             if self.fused:
                 scores = self._product(some)
@@ -384,15 +378,6 @@ class RowLogs:
         if held is not None:
             self._held, self.block, self.held_as = [held], max(1, len(held)), held.dtype
         return self
-
-    def _block_starts(self) -> list[int]:
-        """Where the blocks begin, and where the last one ends; scores of a search are written down."""
-        rows = len(self.links.rows)
-        starts = set(range(0, rows, self.block))
-        if self.searched:
-            block = torch.cumsum(self.links.looks(), 0) // _MOST_SCORES
-            starts |= set((torch.nonzero(block.diff()).view(-1) + 1).tolist())
-        return [*sorted(starts), rows]
 
     def _product(self, some: HalfLinks) -> ScoreProducts:
         """The inner products of some rows with the columns."""

@@ -37,10 +37,10 @@ from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.files import make_folder, replacing, system_errors
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
+from tuplet.predict.device import side_by_side
 from tuplet.predict.model_folder import find_model_folder
 from tuplet.progress import Report, silent
 from tuplet.truth.calibration.calibrate import two_step_rules
-from tuplet.truth.calibration.fit import side_by_side
 from tuplet.truth.candidates.rows import HalfLinks, RowLogs
 from tuplet.truth.candidates.scorer import CandidateScorer, CountedRows, Part, RowProgress, RowsDone, ShardSize
 from tuplet.truth.candidates.sources import EVERYTHING, CandidateSources, TwoStepPairs
@@ -109,9 +109,10 @@ class WholeTask:
                     if "-two-step-" in name:
                         part = scorer.two_step_pairs(self.number, list(made.values()), rows)
                     elif made:
-                        part = scorer.open_pairs(self.number)
+                        part = scorer.relation(self.number, without_fact=True)
                     else:
-                        part = scorer.list_edges(rows := scorer.rows(scorer.links(self.number)))
+                        rows = scorer.rows(scorer.links(self.number))
+                        part = scorer.relation(self.number, rows=rows)
                         rows = [] if scorer.two_step is None else rows  # they may hold many numbers
                 if cache and not scorer.late:
                     cache.save(name, part)
@@ -170,16 +171,13 @@ class FillTask:
         heads, tails = scorer.ends(torch.from_numpy(self.keys).to(device))
         logs = torch.full((len(links), len(self.keys)), torch.nan, device=device)
         with torch.inference_mode():
-            for place, both in enumerate(links):
-                for side in both:
-                    if side.inverse == self.inverse:
-                        some = side.some(self.rows[place].start, self.rows[place].stop)
-                        held = self.held[place]
-                        known = None if held is None else torch.from_numpy(held).to(device)
-                        shifts = torch.from_numpy(self.shifts[place]).to(device)
-                        logs[place] = (
-                            scorer.row_logs(scorer.scorers[place], some).restore(shifts, known).at(heads, tails)
-                        )
+            for place, side in ((place, side) for place, both in enumerate(links) for side in both):
+                if side.inverse == self.inverse:
+                    rows, held = self.rows[place], self.held[place]
+                    mine = scorer.row_logs(scorer.scorers[place], side.some(rows.start, rows.stop))
+                    known = None if held is None else torch.from_numpy(held).to(device)
+                    mine.restore(torch.from_numpy(self.shifts[place]).to(device), known)
+                    logs[place] = mine.at(heads, tails)
         found: NDArray[np.float32] = logs.cpu().numpy()
         return found
 

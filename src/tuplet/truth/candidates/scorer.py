@@ -251,15 +251,17 @@ class CandidateScorer:
             names += [f"{number}-open-{self.sources.open_from:g}"] if any(map(scores_columns, self.scorers)) else []
         return names if self.two_step is None else [*names, f"{names[-1]}-two-step-{self.two_step.level:g}"]
 
-    def relation(self, number: int) -> dict[str, NDArray[Any]]:
-        """The listed edges of a relation, and the log truth of every scorer in both directions."""
-        return self.list_edges(self.rows(self.links(number)))
+    def relation(
+        self, number: int, without_fact: bool = False, rows: list[list[RowLogs]] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """The listed edges of a relation, and the log truth of every scorer in both directions.
 
-    def open_pairs(self, number: int) -> dict[str, NDArray[Any]]:
-        """The same of pairs of plausible ends without a fact; the logs of scorers that are not cheap are NaN."""
-        rows = self.rows(self.links(number, without_fact=True))
+        `without_fact`: those between plausible ends without a fact; the logs of scorers that are not cheap are NaN.
+        """
+        rows = self.rows(self.links(number, without_fact)) if rows is None else rows
         keys = self.reaching(rows)
-        return self.part(self.open_keys(number, keys), rows) | self.check_search(rows, keys)
+        listed = self.open_keys(number, keys) if without_fact else keys
+        return self.part(listed, rows) | self.check_search(rows, keys)
 
     def two_step_pairs(
         self, number: int, before: Sequence[Part], rows: Sequence[Sequence[RowLogs]]
@@ -290,14 +292,22 @@ class CandidateScorer:
         return np.setdiff1d(heads.astype(np.int64) * self.counts.entities + tails, np.concatenate(before))
 
     def links(self, number: int, without_fact: bool = False) -> list[list[HalfLinks]]:
-        """What every scorer is asked about a relation, in both directions: half-links, or rows that have no fact.
+        """What every scorer is asked about a relation, in both directions: half-links, or rows without a fact.
 
-        Of the latter a scorer is asked nothing whose rows are not cheap.
+        The latter are those that are likely to have one; a scorer whose rows are not cheap is asked nothing there.
         """
         if not without_fact:
             return [self._half_links(number, scorer) for scorer in self.scorers]
-        open_links = self._open_links(number)
-        return [open_links if scores_columns(scorer) else [] for scorer in self.scorers]
+        assert self.sources.open_from is not None
+        support = self._support(number)
+        none = torch.zeros(0, dtype=torch.int64, device=support[0].device)
+        links = []
+        for inverse in (False, True):
+            near, far = support[inverse], support[not inverse]
+            rows = torch.nonzero((near >= self.sources.open_from) & (near < 1)).view(-1)
+            columns = torch.nonzero(far >= self.sources.least).view(-1)
+            links.append(HalfLinks(number, inverse, rows, columns, none, none).looking(self.sources.per_fact))
+        return [links if scores_columns(scorer) else [] for scorer in self.scorers]
 
     def rows(self, links: Sequence[Sequence[HalfLinks]]) -> list[list[RowLogs]]:
         """The rows of every scorer."""
@@ -323,11 +333,6 @@ class CandidateScorer:
         checks = (side.check_search(self.floor, self.sources.most, keys) for both in rows for side in both)
         return sum(checks, SearchCheck()).in_part()
 
-    def list_edges(self, rows: list[list[RowLogs]]) -> dict[str, NDArray[Any]]:
-        """The edges that reach the floor in some row."""
-        keys = self.reaching(rows)
-        return self.part(keys, rows) | self.check_search(rows, keys)
-
     def part(self, keys: Tensor, sides: Sequence[Sequence[RowLogs]]) -> dict[str, NDArray[Any]]:
         """What the rows of each scorer say about the edges of these keys; NaN for one that has none."""
         heads, tails = self.ends(keys)
@@ -340,19 +345,6 @@ class CandidateScorer:
     def ends(self, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Heads and tails of the edges of keys."""
         return keys // self.counts.entities, keys % self.counts.entities
-
-    def _open_links(self, number: int) -> list[HalfLinks]:
-        """Rows without a fact that are likely to have one, in both directions."""
-        assert self.sources.open_from is not None
-        support = self._support(number)
-        none = torch.zeros(0, dtype=torch.int64, device=support[0].device)
-        links = []
-        for inverse in (False, True):
-            near, far = support[inverse], support[not inverse]
-            rows = torch.nonzero((near >= self.sources.open_from) & (near < 1)).view(-1)
-            columns = torch.nonzero(far >= self.sources.least).view(-1)
-            links.append(HalfLinks(number, inverse, rows, columns, none, none).looking(self.sources.per_fact))
-        return links
 
     def _support(self, number: int) -> list[Tensor]:
         """How surely each entity is a head and a tail of a relation; what is too little to matter may be 0."""

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, unknown
 from tuplet.predict.base import LinkPredictor, has_one_side, kind_of, sees_facts
+from tuplet.predict.device import one_thread
 from tuplet.truth.candidates.rows import DEARER, is_searchable
 from tuplet.truth.edges import EdgeColumns, Floats
-from tuplet.truth.known_edges import EntityViews, one_thread
+from tuplet.truth.known_edges import EntityViews
 
 if TYPE_CHECKING:
     from tuplet.truth.two_step import TwoStepRules

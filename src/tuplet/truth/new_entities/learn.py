@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tuplet.graph.adjacency import consecutive
 from tuplet.predict.base import LinkPredictor, TrainingEdges
+from tuplet.predict.device import one_thread
 from tuplet.predict.model_folder import find_model_folder
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report, silent
@@ -34,7 +35,7 @@ from tuplet.truth.candidates.rows import HalfLinks, RowLogs
 from tuplet.truth.candidates.score import join_parts
 from tuplet.truth.cluster import Folder, RayExecutor, fetch_folder
 from tuplet.truth.edges import EdgeColumns, ScoredEdges, edge_numbers, first_places
-from tuplet.truth.known_edges import TrainEdges, one_thread
+from tuplet.truth.known_edges import TrainEdges
 from tuplet.truth.new_entities.predict import network_of
 from tuplet.truth.rules import Calibration
 
