@@ -31,7 +31,7 @@ from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Strings, Vocabulary
 from tuplet.query.contents import attributes
 from tuplet.read.facts import AttributeBatch, FactColumns
-from tuplet.read.read import import_graph, read, read_with_report
+from tuplet.read.read import gather, read
 
 DAY = datetime.date(1990, 5, 1)
 MOMENT = datetime.datetime(2001, 2, 3, 4, 5, 6, 789, tzinfo=datetime.UTC)
@@ -106,7 +106,7 @@ def test_values_of_entities_and_of_facts(tmp_path: Path) -> None:
         AttributeBatch("since", pa.array([2001, None, 1999])),
         AttributeBatch("tags", pa.array([["x", "y"], [], None], pa.list_(pa.string()))),
     )
-    graph, report = read_with_report(source)
+    graph, report = gather(source).graph()
     assert graph.entities.find("zoe") >= 0, "what only has an attribute is an entity too"
     assert values(graph, "age", "ann") == [31]
     assert fact_values(graph, "since", "ann", "knows", "bob") == [2001]
@@ -120,18 +120,18 @@ def test_values_of_entities_and_of_facts(tmp_path: Path) -> None:
     ]
     assert "attributes: age (integer, 2 of entities), since" in str(report)
     assert json.loads(json.dumps(report.as_dict()))["attributes"][0]["name"] == "age"
-    import_graph(source, tmp_path / "g")
+    gather(source, path=tmp_path / "g").save(tmp_path / "g")
     assert KnowledgeGraph.open(tmp_path / "g").hash == graph.hash
 
 
 def test_several_kinds_of_one_attribute() -> None:
-    graph, report = read_with_report(
+    graph, report = gather(
         facts(
             of_entities("age", {"ann": 31}),
             of_entities("age", {"bob": 30.5, "ann": float("nan")}),
             of_entities("age", {"cid": "old"}),
         )
-    )
+    ).graph()
     assert [found.kind for found in graph.attributes.of_entities("age")] == ["number", "text"]
     assert values(graph, "age", "ann") == [31.0]
     assert values(graph, "age", "cid") == ["old"]
@@ -219,7 +219,7 @@ def test_attributes_may_wait_on_disk(memory: int, tmp_path: Path) -> None:
     batches = [
         facts(of_entities("n", {f"x{i}": i}), AttributeBatch("since", pa.array([i, i + 1, i]))) for i in range(5)
     ]
-    import_graph(batches, tmp_path / "g", memory=memory)
+    gather(batches, path=tmp_path / "g", memory=memory).save(tmp_path / "g")
     graph = KnowledgeGraph.open(tmp_path / "g")
     assert fact_values(graph, "since", "bob", "knows", "cid") == [1, 2, 3, 4, 5]
     assert [values(graph, "n", f"x{i}") for i in range(5)] == [[i] for i in range(5)]

@@ -19,7 +19,7 @@ from tuplet.cli.commands import main
 from tuplet.errors import BadInput, ParseError, UnknownName
 from tuplet.graph.graph import NO_DATE, KnowledgeGraph
 from tuplet.read.mapping import Columns
-from tuplet.read.read import read, read_with_report
+from tuplet.read.read import gather, read
 
 Fact = tuple[str, str, str]
 DAY = 86_400
@@ -113,7 +113,7 @@ def test_a_header_that_nobody_named_is_never_a_fact(tmp_path: Path, capsys: pyte
     assert main(["import", str(path), "-o", str(tmp_path / "g")]) == 1
     guess = "--columns head=drug_or_gene,relation=relation,tail=thing,attribute=*"
     assert shlex.split(capsys.readouterr().err)[-2:] == guess.split()  # as it stands, a shell takes it
-    graph, report = read_with_report(path, columns=guess.split()[1].removesuffix(",attribute=*"))
+    graph, report = gather(path, columns=guess.split()[1].removesuffix(",attribute=*")).graph()
     assert set(content(graph)) == {("a", "b", "c")}
     assert report.remarks == [f"{path}: column 'source_db' not read (attribute=source_db among the columns keeps it)"]
 
@@ -123,7 +123,7 @@ def test_a_first_line_that_stands_alone_is_a_header(tmp_path: Path, header: str)
     facts = "".join(f"a{i % 5}\tr{i % 2}\ta{(i + 1) % 7}\n" for i in range(30))
     path = tmp_path / "f.tsv"
     path.write_text(header + "\n" + facts)
-    graph, report = read_with_report(path)
+    graph, report = gather(path).graph()
     line = header.replace("\t", " ")
     assert report.remarks == [
         f"{path}: the first line ({line}) is taken as a header: its names occur nowhere else; "
@@ -134,7 +134,7 @@ def test_a_first_line_that_stands_alone_is_a_header(tmp_path: Path, header: str)
     kept = read(path, header=False)
     assert set(content(kept)) == {*content(graph), tuple(header.split("\t"))}
     path.write_text(facts)
-    assert read_with_report(path)[1].remarks == []
+    assert gather(path).graph()[1].remarks == []
     assert set(content(read(path))) == set(content(graph))
 
 
@@ -143,7 +143,7 @@ def test_a_header_above_numbered_columns_is_noticed(tmp_path: Path, columns: Col
     rows = "".join(f"a{i % 5},note {i},r{i % 2},a{(i + 1) % 7},0.5\n" for i in range(30))
     path = tmp_path / "f.csv"
     path.write_text("Begin,remark,link,End,score\n" + rows)
-    graph, report = read_with_report(path, columns=columns)
+    graph, report = gather(path, columns=columns).graph()
     assert report.remarks == [
         f"{path}: the first line (Begin remark link End score) is taken as a header: its names occur nowhere else; "
         "if it is a fact, say --no-header (in Python header=False)"
@@ -153,10 +153,10 @@ def test_a_header_above_numbered_columns_is_noticed(tmp_path: Path, columns: Col
     assert "Begin" not in graph.entities.names(range(len(graph.entities)))
     assert content(read(path, columns=columns, header=True)) == content(graph)
     path.write_text(rows)
-    plain, report = read_with_report(path, columns=columns)
+    plain, report = gather(path, columns=columns).graph()
     assert (content(plain), report.remarks) == (content(graph), [])
     path.write_text("Begin,remark,link,End,score\n" + "".join(rows.splitlines(True)[:4]))  # too few
-    assert "is read as a fact; if it is a header, say --header" in read_with_report(path, columns=columns)[1].remarks[0]
+    assert "is read as a fact; if it is a header, say --header" in gather(path, columns=columns).graph()[1].remarks[0]
     path.write_text("Begin,remark,link,End,score\n" + rows)
     assert len(read(path, columns=columns, header=False).entities) == len(graph.entities) + 2
 
@@ -165,18 +165,18 @@ def test_a_header_above_numbered_columns_is_noticed(tmp_path: Path, columns: Col
 def test_a_header_above_pairs_by_number_is_noticed(tmp_path: Path, columns: Columns) -> None:
     path = tmp_path / "f.csv"
     path.write_text("from,to\nanna,bob\nbob,N/A\ncarl,anna\n")
-    graph, report = read_with_report(path, columns=columns)
+    graph, report = gather(path, columns=columns).graph()
     hint = (
         f"{path}: the first line (from to) is read as a fact; if it is a header, say --header (in Python header=True)"
     )
     assert hint in report.remarks
     assert ("from", "transfers_to", "to") in content(graph)
-    named = read_with_report(path, columns=columns, header=True)
+    named = gather(path, columns=columns, header=True).graph()
     assert set(content(named[0])) == {*content(graph)} - {("from", "transfers_to", "to")}
     assert not any("first line" in remark for remark in named[1].remarks)
     for rows in ("anna,bob\nbob,anna\ncarl,anna\n", "a,b\nc,d\ne,f\n"):  # the first names, or none, occur again
         path.write_text(rows)
-        assert not any("first line" in remark for remark in read_with_report(path, columns=columns)[1].remarks)
+        assert not any("first line" in remark for remark in gather(path, columns=columns).graph()[1].remarks)
 
 
 def test_a_doubtful_first_line_is_a_fact_and_named(tmp_path: Path) -> None:
@@ -186,20 +186,20 @@ def test_a_doubtful_first_line_is_a_fact_and_named(tmp_path: Path) -> None:
         "if it is a header, say --header (in Python header=True)"
     )
     path.write_text("from\tdoes\tto\na\tr\tb\nb\tr\tc\nc\tr\ta\n")  # few facts
-    graph, report = read_with_report(path)
+    graph, report = gather(path).graph()
     assert report.remarks == [doubt]
     assert ("from", "does", "to") in content(graph)
     path.write_text("from\tdoes\tto\na\tr\tb\nb\tr\tc\nc\ts\ta\n")
-    assert read_with_report(path)[1].remarks == [doubt]
+    assert gather(path).graph()[1].remarks == [doubt]
     # relations that all occur once
     path.write_text("from\tdoes\tto\n" + "".join(f"a{i}\tr{i}\ta{i + 1}\n" for i in range(20)))
-    graph, report = read_with_report(path)
+    graph, report = gather(path).graph()
     assert report.remarks == [f"{path}: 21 different relations in 21 facts; is the second column the relation?", doubt]
     assert ("from", "does", "to") in content(graph)
     # a line of IRIs is no header, nor is the only one
     for text in ("http://x/a\thttp://x/b\thttp://x/c\n" + "a\tr\tb\n" * 20, "a\tr\tb\n"):
         path.write_text(text)
-        assert read_with_report(path)[1].remarks == []
+        assert gather(path).graph()[1].remarks == []
 
 
 def test_dates_survive_save_and_open_and_stay_with_their_facts(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_dates_of_tables() -> None:
     for column in (*(pa.array([day, None], pa.date32()).cast(kind) for kind in kinds), pa.array(["1970-01-02", None])):
         graph = read(pa.table({**names, "date": column}))
         assert sorted(date for _, date in content(graph).values() if date is not None) == [NO_DATE, DAY]
-    with pytest.raises(BadInput, match="the table: the date 'soon' is not like"):
+    with pytest.raises(BadInput, match="the table, row 1: the date 'soon' is not like"):
         read(pa.table({**names, "date": ["soon", None]}))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from repeatable import examples
 from tuplet.cli.commands import main
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.read.read import import_graph, read, read_with_report
+from tuplet.read.read import gather, read
 
 facts = st.lists(
     st.tuples(
@@ -37,8 +37,8 @@ def test_memory_does_not_change_a_graph(train: list, valid: list, weighted: bool
         return pa.table(columns)
 
     given = table(train, True), table(valid, False)
-    plain, report = read_with_report(*given)
-    spilled, again = read_with_report(*given, memory=memory)
+    plain, report = gather(*given).graph()
+    spilled, again = gather(*given, memory=memory).graph()
     assert (spilled.hash, again) == (plain.hash, report)
     for name, array in plain._arrays().items():
         assert array.dtype == spilled._arrays()[name].dtype
@@ -62,7 +62,7 @@ def test_every_reader_gives_the_same_folder(suffix: str, tmp_path: Path, capsys:
     else:
         file.write_text("".join(("," if suffix == "csv" else "\t").join(row) + "\n" for row in rows))
     read(file).save(tmp_path / "whole")
-    report = import_graph(file, tmp_path / "some", memory=1000)
+    report = gather(file, path=tmp_path / "some", memory=1000).save(tmp_path / "some")
     assert main(["import", str(file), "-o", str(tmp_path / "cli"), "--memory", "1K"]) == 0
     assert f"{report.duplicates:,} duplicates" in capsys.readouterr().out
     assert content(tmp_path / "some") == content(tmp_path / "whole") == content(tmp_path / "cli")

@@ -15,7 +15,7 @@ from graph_content import fact_values, facts, truths, values
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.read.read import read, read_with_report
+from tuplet.read.read import gather, read
 
 
 def write(path: Path, text: str) -> Path:
@@ -140,7 +140,7 @@ def people() -> Any:
 
 
 def test_networkx_graphs() -> None:
-    graph, report = read_with_report(people())
+    graph, report = gather(people()).graph()
     assert truths(graph) == {
         ("anna", "knows", "bob"): 1.0,
         ("bob", "owns", "7"): 0.5,
@@ -152,7 +152,7 @@ def test_networkx_graphs() -> None:
     assert graph.entities.label(graph.entities.find("anna")) == "Anna"
     assert report.remarks == ["the NetworkX graph: 1 values of 'odd' not read"]
     plain = nx.Graph([("a", "b")])
-    graph, report = read_with_report(plain)
+    graph, report = gather(plain).graph()
     assert facts(graph) == {("a", "edge", "b"), ("b", "edge", "a")}
     assert report.remarks == [
         "the NetworkX graph: 1 edges do not say what they are; they are called 'edge'",

@@ -13,7 +13,7 @@ import rdflib
 from graph_content import fact_values, facts, tagged, truths, values
 
 from tuplet.errors import BadInput
-from tuplet.read.read import read, read_with_report
+from tuplet.read.read import gather, read
 
 X = "http://x/"
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -39,7 +39,7 @@ def written(tmp_path: Path, name: str, text: str) -> Path:
 
 def test_literals_are_attributes_by_property(tmp_path: Path) -> None:
     path = written(tmp_path, "f.ttl", PEOPLE)
-    graph, report = read_with_report(path)
+    graph, report = gather(path).graph()
     anna = values(graph, X + "anna")
     assert anna.pop(LABEL) == ["Alicia", "Anna"]
     assert anna == {
@@ -118,7 +118,7 @@ def test_named_graphs_are_an_attribute_of_facts(tmp_path: Path) -> None:
     text = "".join(
         f"<{X}a> <{X}r> <{X}{tail}> {graph} .\n" for tail, graph in [("b", f"<{X}g>"), ("b", f"<{X}h>"), ("c", "")]
     )
-    graph, report = read_with_report(written(tmp_path, "f.nq", text))
+    graph, report = gather(written(tmp_path, "f.nq", text)).graph()
     assert facts(graph) == {(X + "a", X + "r", X + "b"), (X + "a", X + "r", X + "c")}
     assert fact_values(graph, X + "a", X + "r", X + "b") == {"graph": [X + "g", X + "h"]}
     assert fact_values(graph, X + "a", X + "r", X + "c") == {}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from repeatable import examples
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.read.read import read, read_with_report
+from tuplet.read.read import gather, read
 
 FACTS = [
     ("http://x/paris", "http://x/capital_of", "http://x/france"),
@@ -55,7 +55,7 @@ def write(path: Path, text: str) -> Path:
 def test_any_names_survive_tsv(tmp_path: Path, facts: list[tuple[str, str, str]]) -> None:
     # One byte order mark at the start of a file is taken off, so that a name may still begin with one.
     path = write(tmp_path / "f.tsv", "\ufeff" + "".join("\t".join(fact) + "\n" for fact in facts))
-    graph, report = read_with_report(path, header=False)
+    graph, report = gather(path, header=False).graph()
     assert named(graph) == set(facts)
     assert graph.entities.names(range(len(graph.entities))) == sorted({end for h, _, t in facts for end in (h, t)})
     assert graph.relations.names(range(len(graph.relations))) == sorted({r for _, r, _ in facts})
@@ -128,8 +128,8 @@ def test_all_sources_agree(tmp_path: Path) -> None:
 
 def test_blank_lines_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "f.tsv", "\na\tr\tb\n\r\n\nb\tr\ta\n\n")
-    assert read_with_report(path)[1].blank_lines == 4
-    assert read_with_report(write(path, "a\tr\tb\n"))[1].blank_lines == 0
+    assert gather(path).graph()[1].blank_lines == 4
+    assert gather(write(path, "a\tr\tb\n")).graph()[1].blank_lines == 0
 
 
 def test_named_columns(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_splits_and_repeated_edges(tmp_path: Path) -> None:
     train = [("a", "r", "b"), ("a", "r", "b"), ("b", "r", "c")]
     valid = [("b", "r", "c"), ("c", "r", "a"), ("c", "r", "a")]
     test = [("c", "r", "a"), ("a", "r", "b"), ("a", "r", "a")]
-    graph, report = read_with_report(train, valid, test)
+    graph, report = gather(train, valid, test).graph()
     assert named(graph, "train") == {("a", "r", "b"), ("b", "r", "c")}
     assert named(graph, "valid") == {("c", "r", "a")}
     assert named(graph, "test") == {("a", "r", "a")}
@@ -163,7 +163,7 @@ def test_weights(tmp_path: Path) -> None:
     path = write(
         tmp_path / "f.tsv", "a\tr\tb\t0.5\na\tr\tb\t0.75\na\tr\tb\t0.75\nb\tr\tc\t1\nc\tr\td\t0\nd\tr\ta\t1e-3\n"
     )
-    graph, report = read_with_report(path, valid=[("a", "r", "b", 0.9), ("x", "r", "y", 0.25)], test=[("y", "r", "x")])
+    graph, report = gather(path, valid=[("a", "r", "b", 0.9), ("x", "r", "y", 0.25)], test=[("y", "r", "x")]).graph()
     kept = weights(graph)
     assert kept[("a", "r", "b")] == 0.75
     assert kept[("x", "r", "y")] == 0.25
@@ -180,7 +180,7 @@ def test_weights(tmp_path: Path) -> None:
 def test_label_files(tmp_path: Path) -> None:
     facts = [("q2", "p1", "q1"), ("q1", "p1", "q3")]
     some = write(tmp_path / "some.tsv", "q1\tOne\np1\tlikes\nunheard\tX\nq1\tUno\n")
-    graph, report = read_with_report(facts, labels=some)
+    graph, report = gather(facts, labels=some).graph()
     assert graph.entities.names(range(3)) == ["q1", "q2", "q3"]
     assert [graph.entities.label(i) for i in range(3)] == ["One", "", ""]
     assert graph.relations.label(0) == "likes"
@@ -199,7 +199,7 @@ def test_folder_lists_give_ids(tmp_path: Path) -> None:
     write(tmp_path / "dev.tsv", "z\ts\ta\n")
     write(tmp_path / "entities.tsv", "c\tSee\nb\tBee\na\t\n")
     write(tmp_path / "relations.txt", "r\n")
-    graph, report = read_with_report(tmp_path)
+    graph, report = gather(tmp_path).graph()
     assert graph.entities.names(range(4)) == ["c", "b", "a", "z"]
     assert graph.relations.names(range(2)) == ["r", "s"]
     assert report.unlisted == 2
@@ -213,7 +213,7 @@ def test_rdf_labels_literals_and_blank_nodes(tmp_path: Path) -> None:
     :knows rdfs:label "knows" .
     """
     path = write(tmp_path / "f.ttl", text)
-    graph, report = read_with_report(path)
+    graph, report = gather(path).graph()
     assert named(graph) == {("http://x/a", "http://x/knows", "_:b0"), ("_:b0", "http://x/knows", "http://x/a")}
     assert graph.entities.find_label("ay") == [graph.entities.find("http://x/a")]
     assert graph.relations.label(0) == "knows"
@@ -237,7 +237,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("dataset", COUNTS)
 def test_benchmark_graphs_have_the_published_counts(data: Path, dataset: str, tmp_path: Path) -> None:
-    graph, report = read_with_report(data / dataset)
+    graph, report = gather(data / dataset).graph()
     found = (report.entities, report.relations, *report.edges.values(), report.labelled_entities)
     assert found == COUNTS[dataset]
     assert (report.duplicates, report.repeated_in_later_split, report.unlisted, report.blank_lines) == (0, 0, 0, 0)

@@ -10,7 +10,7 @@ import pytest
 
 import tuplet
 from tuplet.errors import TupletError
-from tuplet.read.read import read_with_report
+from tuplet.read.read import gather
 
 MARKS = {
     "created_by_ref": "identity--c78cb6e5-0c4b-4611-8297-d1b8b55e40b5",
@@ -83,7 +83,7 @@ def bundle(path: Path, objects: list[Any] | None = None) -> Path:
 
 
 def test_relationships_are_facts_with_dates_and_objects_have_labels_types_and_texts(tmp_path: Path) -> None:
-    graph, report = read_with_report(bundle(tmp_path / "enterprise-attack.json"))
+    graph, report = gather(bundle(tmp_path / "enterprise-attack.json")).graph()
     heads, relation, tails, _ = graph.adjacency.triples()
     names = graph.entities.names(heads), graph.relations.names(relation), graph.entities.names(tails)
     facts = set(zip(*names, strict=True))

@@ -12,7 +12,7 @@ import pytest
 from graph_content import fact_values, facts, values
 
 from tuplet.errors import BadInput
-from tuplet.read.read import read, read_with_report
+from tuplet.read.read import gather, read
 
 
 def write(path: Path, text: str) -> Path:
@@ -36,7 +36,7 @@ def test_another_separator_is_recognised_and_said(
 ) -> None:
     first = "von,wie,zu\n" if columns else ""
     lines = first + "anna,knows,bob\nbob,knows,carl\n"
-    graph, report = read_with_report(write(tmp_path / name, lines.replace(",", mark)), columns=columns)
+    graph, report = gather(write(tmp_path / name, lines.replace(",", mark)), columns=columns).graph()
     assert facts(graph) == {("anna", "knows", "bob"), ("bob", "knows", "carl")}
     assert report.remarks == [f"{tmp_path / name}: the columns are separated by {word}"]
 
@@ -78,7 +78,7 @@ TREATS = {("d1", "treats", "asthma"), ("d3", "treats", "asthma")}
 
 def test_a_row_for_each_entity(tmp_path: Path) -> None:
     path = write(tmp_path / "d.csv", DRUGS)
-    graph, report = read_with_report(path, columns="id=drug,relation=targets,relation=treats,split=;")
+    graph, report = gather(path, columns="id=drug,relation=targets,relation=treats,split=;").graph()
     assert facts(graph) == LINKS | TREATS
     assert report.remarks == [f"{path}: column 'phase' not read (attribute=phase among the columns keeps it)"]
     named = read(path, columns={"id": "drug", "hits": "targets", "relation": ["treats"], "split": ";"})
@@ -86,7 +86,7 @@ def test_a_row_for_each_entity(tmp_path: Path) -> None:
     frame = pd.read_csv(path)
     assert facts(read(frame, columns={"id": "drug", "relation": "treats"})) == TREATS
     assert "d2" in read(frame, columns={"id": "drug", "relation": "treats"}).entities  # though it has no fact
-    whole, report = read_with_report(path, columns="id=drug,relation=*")
+    whole, report = gather(path, columns="id=drug,relation=*").graph()
     assert facts(whole) >= TREATS | {("d1", "targets", "g1; g2"), ("d1", "phase", "3")}
     assert report.remarks == [
         f"{path}: 1 cell of 'targets' holds ';'; split=; among the columns reads several names",
@@ -150,7 +150,7 @@ def test_missing_values_of_frames_are_named_by_row() -> None:
 
 def test_attributes_of_facts_and_entities(tmp_path: Path) -> None:
     path = write(tmp_path / "f.csv", "head,relation,tail,since,by\na,r,b,1999,me\nb,r,c,,you\nc,r,d,NA,\n")
-    graph, report = read_with_report(path, columns="attribute=*")
+    graph, report = gather(path, columns="attribute=*").graph()
     assert report.remarks == []
     assert fact_values(graph, "a", "r", "b") == {"since": 1999, "by": "me"}
     assert fact_values(graph, "b", "r", "c") == {"by": "you"}
@@ -173,7 +173,7 @@ def test_kinds_of_cells(tmp_path: Path) -> None:
         for i, odd in enumerate(("1", "old", "3"))
     )
     path = write(tmp_path / "f.csv", text)
-    graph, report = read_with_report(path, columns="attribute=*")
+    graph, report = gather(path, columns="attribute=*").graph()
     day, moment = datetime.date(2024, 2, 1), datetime.datetime(2024, 1, 1, 1, tzinfo=datetime.UTC)
     assert fact_values(graph, "a", "r", "b1") == {
         "n": 1,
@@ -195,8 +195,8 @@ def test_names_that_differ_by_spaces_are_said(tmp_path: Path) -> None:
         "names that differ from others only by spaces around them: ",
         "spaces=trim among the columns removes them",
     )
-    assert read_with_report(path)[1].remarks == [f"{said}2, as ' a'; {way_out}", f"{said}1, as 'r '; {way_out}"]
-    graph, report = read_with_report(path, columns="spaces=trim")
+    assert gather(path).graph()[1].remarks == [f"{said}2, as ' a'; {way_out}", f"{said}1, as 'r '; {way_out}"]
+    graph, report = gather(path, columns="spaces=trim").graph()
     assert facts(graph) == {("a", "r", "b"), ("b", "r", "a"), ("c", "r", "a")}
     assert report.remarks == []
 

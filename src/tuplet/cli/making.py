@@ -20,9 +20,10 @@ from tuplet.truth.store_folder import PATIENCE, StoreFiles, generation
 
 def run_import(arguments: argparse.Namespace) -> Any:
     """`tuplet import`."""
-    from tuplet.read.read import import_graph
+    from tuplet.read.read import gather
 
-    report = call_with(arguments, import_graph, _source(arguments.source), arguments.output, memory=_memory(arguments))
+    files, output = _source(arguments.source), arguments.output
+    report = call_with(arguments, gather, files, memory=_memory(arguments), path=output).save(output, arguments.force)
     return report if arguments.json else f"{report}\n{arguments.output}"
 
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tuplet.errors import BadInput
 from tuplet.graph.attributes import Kind
 from tuplet.graph.graph import NO_DATE
 
@@ -37,6 +36,17 @@ _ARROW: dict[Kind, pa.DataType] = {
     "time": pa.timestamp("us", "UTC"),
     "text": pa.large_string(),
 }
+
+
+NO_ROW = -1
+
+
+class BadRow(Exception):
+    """What is wrong in a row, which is counted from 0; NO_ROW: in a whole column."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row, self.message = row, message
 
 
 def infer_values(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
@@ -277,7 +287,7 @@ def _day_first(words: Iterable[str]) -> bool | None:
     return first if first != second else None
 
 
-def cast_dates(where: str, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+def cast_dates(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
     """The dates of an Arrow column of dates, times, numbers or text. [rows]"""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -287,12 +297,13 @@ def cast_dates(where: str, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int
     try:
         coded = join_chunks(column).cast(pa.large_string()).fill_null("").dictionary_encode()
     except pa.ArrowException:
-        raise BadInput(f"{where}: the date column of type {kind} does not hold dates") from None
+        raise BadRow(NO_ROW, f"the date column of type {kind} does not hold dates") from None
     words = coded.dictionary.to_pylist()
-    day_first = _day_first(words)
-    try:
-        known = np.array([parse_seconds(text, day_first) for text in words], np.int64)
-    except ValueError as error:
-        raise BadInput(f"{where}: {error}") from None
+    day_first, known = _day_first(words), np.empty(len(words), np.int64)
+    for i, text in enumerate(words):
+        try:
+            known[i] = parse_seconds(text, day_first)
+        except ValueError as error:
+            raise BadRow(pc.index(coded.indices, i).as_py(), str(error)) from None
     dates = known[coded.indices.to_numpy()]
     return dates

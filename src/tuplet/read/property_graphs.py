@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option
 from tuplet.graph.attributes import FAMILIES, Family, Kind, kind_of
-from tuplet.read.cells import READERS
+from tuplet.read.cells import READERS, BadRow
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import TYPE_RELATION, Choice
-from tuplet.read.tables import BadRow, cast_truth
+from tuplet.read.tables import cast_truth
 from tuplet.read.text import load
 
 RELATION = "edge"  # of edges that do not say what they are

@@ -32,74 +32,17 @@ _FOLDER_NAMES = {"train": ("train",), "valid": ("valid", "dev"), "test": ("test"
 _LIBRARIES = ("pandas", "polars", "networkx", "rdflib", "pyoxigraph", "duckdb", "_duckdb", "ladybug")
 
 
-def read(
-    source: Source,
-    valid: Source | None = None,
-    test: Source | None = None,
-    labels: PathLike | Sequence[PathLike] = (),
-    columns: Columns | None = None,
-    memory: int | None = None,
-    header: bool | None = None,
-    nodes: Source = (),
-) -> KnowledgeGraph:
-    """The graph of files, a dataset folder, a DataFrame, an Arrow table or an iterable of tuples.
-
-    A source may be a list of files or tables, or a pattern such as `facts/*.csv`. `columns` says which column is what
-    where their own names do not: {"head": "drug", "relation": "does", "tail": "gene", "truth": "score", "date":
-    "seen"}, the same as text (`head=drug,…`), or a list of three or four names; of a table with a row for each entity
-    {"id": "drug", "relation": ["targets", "treats"], "attribute": "*"}. In a file without a header columns are numbers,
-    from 1; `header` says whether the first line is one. A date is kept with the fact. `nodes` are tables of entities:
-    an id, perhaps a label and types, attributes. Beyond `memory` bytes (by default a share of the machine's) facts wait
-    on disk, and the graph that is returned lies there too.
+def read(source: Source, *splits: Source, **choices: Any) -> KnowledgeGraph:
+    """The graph of a source; the further arguments are those of `gather`.
 
     >>> graph = read([("paris", "capital_of", "france"), ("lyon", "in", "france")])
     >>> len(graph.entities), len(graph.relations), graph.adjacency.edges
     (3, 2, 2)
     """
-    return read_with_report(source, valid, test, labels, columns, memory, header, nodes)[0]
+    return gather(source, *splits, **choices).graph()[0]
 
 
-def read_with_report(
-    source: Source,
-    valid: Source | None = None,
-    test: Source | None = None,
-    labels: PathLike | Sequence[PathLike] = (),
-    columns: Columns | None = None,
-    memory: int | None = None,
-    header: bool | None = None,
-    nodes: Source = (),
-) -> tuple[KnowledgeGraph, ImportReport]:
-    """The graph and what the import found: sizes, duplicates, self-loops, labels."""
-    gathered = _gather((source, valid, test), labels, columns, memory, header, nodes, None)
-    if gathered.facts.spilled:
-        with TemporaryDirectory() as folder:  # what is mapped stays when its name is gone
-            report = gathered.save(Path(folder, "graph"), force=False)
-            return KnowledgeGraph.open(Path(folder, "graph")), report
-    sink = GrowingArrays()
-    report, writer, meta = gathered.facts.write(sink, *gathered[1:])
-    return graph_of_arrays(sink.arrays(), writer.entities, writer.relations, meta), report
-
-
-def import_graph(
-    source: Source,
-    path: PathLike,
-    valid: Source | None = None,
-    test: Source | None = None,
-    labels: PathLike | Sequence[PathLike] = (),
-    columns: Columns | None = None,
-    memory: int | None = None,
-    force: bool = False,
-    header: bool | None = None,
-    nodes: Source = (),
-) -> ImportReport:
-    """Write the graph of a source as a directory and say what was found; see `read`."""
-    folder = Path(os.path.realpath(path)).parent
-    with system_errors(path):
-        make_folder(folder)
-    return _gather((source, valid, test), labels, columns, memory, header, nodes, folder).save(Path(path), force)
-
-
-class _Gathered(NamedTuple):
+class Gathered(NamedTuple):
     """All that a graph is made of."""
 
     facts: FactCollector
@@ -107,29 +50,57 @@ class _Gathered(NamedTuple):
     relation_list: NameList | None
     labels: NameList | None
 
-    def save(self, path: Path, force: bool) -> ImportReport:
+    def graph(self) -> tuple[KnowledgeGraph, ImportReport]:
+        """The graph and what the import found: sizes, duplicates, self-loops, labels."""
+        if self.facts.spilled:
+            with TemporaryDirectory() as folder:  # what is mapped stays when its name is gone
+                report = self.save(Path(folder, "graph"))
+                return KnowledgeGraph.open(Path(folder, "graph")), report
+        sink = GrowingArrays()
+        report, writer, meta = self.facts.write(sink, *self[1:])
+        return graph_of_arrays(sink.arrays(), writer.entities, writer.relations, meta), report
+
+    def save(self, path: PathLike, force: bool = False) -> ImportReport:
+        """Write the graph as a directory and return what the import found."""
         with directory_writer(path, KIND, force) as folder:
             report, _, meta = self.facts.write(folder, *self[1:])
             folder.finish(meta)
         return report
 
 
-def _gather(
-    splits: tuple[Source, Source, Source],
-    labels: PathLike | Sequence[PathLike],
-    columns: Columns | None,
-    memory: int | None,
-    header: bool | None,
-    nodes: Source,
-    place: Path | None,
-) -> _Gathered:
-    if splits[0] is None:
+def gather(
+    source: Source,
+    valid: Source | None = None,
+    test: Source | None = None,
+    labels: PathLike | Sequence[PathLike] = (),
+    columns: Columns | None = None,
+    memory: int | None = None,
+    header: bool | None = None,
+    nodes: Source = (),
+    path: PathLike | None = None,
+) -> Gathered:
+    """The facts of files, a dataset folder, a DataFrame, an Arrow table or an iterable of tuples.
+
+    A source may be a list of files or tables, or a pattern such as `facts/*.csv`. `columns` says which column is what
+    where their own names do not: {"head": "drug", "relation": "does", "tail": "gene", "truth": "score", "date":
+    "seen"}, the same as text (`head=drug,…`), or a list of three or four names; of a table with a row for each entity
+    {"id": "drug", "relation": ["targets", "treats"], "attribute": "*"}. In a file without a header columns are numbers,
+    from 1; `header` says whether the first line is one. A date is kept with the fact. `nodes` are tables of entities:
+    an id, perhaps a label and types, attributes. Beyond `memory` bytes (by default a share of the machine's) facts wait
+    on disk, beside `path` if the graph will be saved there, and the graph that is made of them lies on disk too.
+    """
+    place = None
+    if path is not None:
+        place = Path(os.path.realpath(path)).parent
+        with system_errors(path):
+            make_folder(place)
+    if source is None:
         raise BadInput("nothing to read: give a file, a folder, a data frame, an Arrow table or tuples")
     choice = choose_columns(columns, header)
     entity_list = relation_list = None
-    sources = dict(zip(_FOLDER_NAMES, splits, strict=True))
-    if _is_path(splits[0]) and os.path.isdir(splits[0]):
-        folder = Path(splits[0])
+    sources = dict(zip(_FOLDER_NAMES, (source, valid, test), strict=True))
+    if _is_path(source) and os.path.isdir(source):
+        folder = Path(source)
         for split, given in sources.items():
             if split == "train" or given is None:
                 sources[split] = _folder_file(folder, _FOLDER_NAMES[split])
@@ -145,12 +116,12 @@ def _gather(
     nodes_given = not _is_nothing(nodes)
     blank = 0  # nodes without a name so far: those of two files are never the same
     for name, given in sources.items():
-        for source in [] if given is None or (nodes_given and _is_nothing(given)) else _each_source(given):
-            if _is_path(source) and _reader_suffix(Path(source)) and (header_names := lone_header(Path(source))):
+        for one in [] if given is None or (nodes_given and _is_nothing(given)) else _each_source(given):
+            if _is_path(one) and _reader_suffix(Path(one)) and (header_names := lone_header(Path(one))):
                 choice = replace(choice or Choice(), names=header_names)
                 continue
             unnamed = 0
-            for part in fact_batches(source, choice):
+            for part in fact_batches(one, choice):
                 facts.add(name, part.after_blank(blank))
                 unnamed = max(unnamed, part.blank_nodes)
             blank += unnamed
@@ -158,9 +129,9 @@ def _gather(
         for part in fact_batches(table, None if choice is None else Choice(split=choice.split), nodes=True):
             facts.add("train", part)
     if facts.empty and not nodes_given:
-        raise BadInput(f"{splits[0] if _is_path(splits[0]) else 'the source'}: no facts, only attributes of entities")
+        raise BadInput(f"{source if _is_path(source) else 'the source'}: no facts, only attributes of entities")
     given_labels = [labels] if isinstance(labels, (str, os.PathLike)) else labels
-    return _Gathered(facts, entity_list, relation_list, _merge([_read_names(Path(file)) for file in given_labels]))
+    return Gathered(facts, entity_list, relation_list, _merge([_read_names(Path(file)) for file in given_labels]))
 
 
 def _is_nothing(source: Source) -> bool:

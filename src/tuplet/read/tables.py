@@ -22,7 +22,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, Option
-from tuplet.read.cells import MISSING, cast_dates, cast_words, infer_values, is_text, join_chunks, normalize
+from tuplet.read.cells import (
+    MISSING,
+    NO_ROW,
+    BadRow,
+    cast_dates,
+    cast_words,
+    infer_values,
+    is_text,
+    join_chunks,
+    normalize,
+)
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.mapping import (
     ALL_ROLES,
@@ -41,7 +51,6 @@ from tuplet.read.mapping import (
 
 ByPlace: TypeAlias = Mapping[int, pa.Array | pa.ChunkedArray]  # the columns of a table by their place
 
-NO_ROW = -1
 LEAVES_OUT = "; missing= among the columns leaves such rows out"
 _BATCH = 1 << 18  # rows of a Parquet file
 _WORDS = {
@@ -60,14 +69,6 @@ _SPELLINGS = (
     (r"^([+-]?[0-9]+),([0-9]+)$", r"\1.\2", "numbers"),
     (r"^([0-3][0-9])[.]([01][0-9])[.]([0-9]{4})$", r"\3-\2-\1", "days"),
 )
-
-
-class BadRow(Exception):
-    """What is wrong in a row, which is counted from 0; NO_ROW: in a whole column."""
-
-    def __init__(self, row: int, message: str) -> None:
-        super().__init__(message)
-        self.row, self.message = row, message
 
 
 # --- rows --------------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> F
         plain = {name: join_chunks(end).cast(pa.large_string()) for name, end in (("head", head), ("tail", tail))}
         remarks += _remark_shared(where, plain)
     truth = cast_truth(columns[role["truth"]]) if "truth" in role else None
-    date = cast_dates(where, columns[role["date"]]) if "date" in role else None
+    date = cast_dates(columns[role["date"]]) if "date" in role else None
     values, said = _attributes(where, columns, layout, text, None)
     return FactColumns(head, relation, tail, truth, date, values=values, remarks=(*remarks, *said))
 

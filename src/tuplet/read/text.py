@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from tuplet.errors import BadInput, Option
-from tuplet.read.cells import infer_values, parse_seconds
+from tuplet.read.cells import NO_ROW, BadRow, infer_values
 from tuplet.read.facts import FactColumns, NameList
 from tuplet.read.mapping import (
     ALL_ROLES,
@@ -44,7 +44,7 @@ from tuplet.read.mapping import (
     plain_layout,
     unused_remark,
 )
-from tuplet.read.tables import NO_ROW, BadRow, read_rows
+from tuplet.read.tables import read_rows
 
 Data: TypeAlias = bytes | mmap.mmap
 
@@ -280,25 +280,23 @@ def _ends(layout: TableLayout) -> list[int]:
 
 def _judge_first_row(path: Path, begin: Sniffed, parts: Iterable[pa.Table]) -> Sniffed:
     """The same after a look at the rows: the first one is a header if its names occur nowhere else."""
-    places, relation = _ends(begin.layout), begin.layout.role.get("relation")
-    names: list[str] = []
-    counts: list[int] = []
+    places, link = _ends(begin.layout), begin.layout.role.get("relation")
+    names = [begin.first[place] for place in places]
+    named = [*names, *([] if link is None else [begin.first[link]])]
+    alone = len(set(names)) == len(names) and not any("://" in name or not name for name in named)
     rows = relations = among = 0  # all rows; those of the first part, and how many different relations they have
-    again, alone = False, True  # whether other entities occur again among these, and the names in the first row do not
+    again = False  # whether entities occur again among these
+    found = 0  # how often the names in the first row occur
     for part in parts:
-        ends = [part.column(str(place)) for place in places]
-        groups = [(end, ends) for end in ends]
-        if relation is not None:
-            groups.append((part.column(str(relation)), [part.column(str(relation))]))
-        if not names:
-            names, counts, among = [column[0].as_py() for column, _ in groups], [0] * len(groups), len(part)
-            relations = 0 if relation is None else pc.count_distinct(groups[-1][0]).as_py()
-            entities = pa.chunked_array([chunk for end in ends for chunk in end.chunks])
-            again = pc.count_distinct(entities).as_py() < len(entities)
-        for i, (_, columns) in enumerate(groups):
-            counts[i] += sum(int(pc.sum(pc.equal(column, names[i])).as_py() or 0) for column in columns)
+        ends = pa.chunked_array([chunk for place in places for chunk in part.column(str(place)).chunks])
+        found += pc.sum(pc.is_in(ends, pa.array(names))).as_py()
+        if link is not None:
+            found += pc.sum(pc.equal(part.column(str(link)), begin.first[link])).as_py()
+        if not rows:
+            among, again = len(part), pc.count_distinct(ends).as_py() < len(ends)
+            relations = 0 if link is None else pc.count_distinct(part.column(str(link))).as_py()
         rows += len(part)
-        alone = all(count == 1 for count in counts) and not any("://" in name or not name for name in names)
+        alone = alone and found == len(named)
         if not alone:
             break
     remarks = begin.remarks
@@ -372,8 +370,6 @@ def _facts(path: Path, data: Data, begin: Sniffed, table: pa.Table, seen: int) -
         row = seen + error.row + begin.header
         line = next(islice(_rows(path, data, begin.separator), row, None))[0]
         raise BadInput(f"{path}:{line}: {error.message}") from None
-    except BadInput as error:  # a date
-        _diagnose(path, data, begin, error.message)
 
 
 def _parse(data: Data, begin: Sniffed, block: int = _BLOCK) -> Iterator[pa.Table]:
@@ -421,11 +417,6 @@ def _diagnose(path: Path, data: Data, begin: Sniffed, otherwise: str) -> NoRetur
             raise BadInput(f"{where}: {what}{' (there are no comment lines)' if fields[0][:1] == '#' else ''}")
         if "truth" in role and not _is_number(text := fields[role["truth"]]):
             raise BadInput(f"{where}: the truth {text!r} is not a number")
-        if "date" in role:
-            try:
-                parse_seconds(fields[role["date"]])
-            except ValueError as error:
-                raise BadInput(f"{where}: {error}") from None
     raise BadInput(f"{path}: {otherwise}")
 
 
