@@ -329,6 +329,18 @@ def plain_layout(names: Sequence[str], role: Mapping[str, int]) -> TableLayout:
     return TableLayout(len(names), role, unused=tuple(name for i, name in enumerate(names) if i not in taken))
 
 
+def layout_of_names(where: str, names: Sequence[str], choice: Choice | None, nodes: bool = False) -> TableLayout | None:
+    """The layout of a table whose columns have names that say what they are, or of a table of `nodes`; else None."""
+    if is_neo4j_header(names):
+        return neo4j_layout(where, names)
+    if is_apoc_header(names):
+        return apoc_layout(names)
+    if nodes:
+        return find_layout(where, names, node_choice(names, choice), numbers_are_names=False)
+    role = known_columns(names)
+    return plain_layout(names, role) if role else None
+
+
 def unused_remark(where: str, layout: TableLayout) -> tuple[str, ...]:
     """The remark on columns that nobody asked for."""
     if not layout.unused:

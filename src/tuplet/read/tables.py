@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -41,10 +41,7 @@ from tuplet.read.mapping import (
     Choice,
     TableLayout,
     find_layout,
-    is_neo4j_header,
-    known_columns,
-    neo4j_layout,
-    node_choice,
+    layout_of_names,
     plain_layout,
     unused_remark,
 )
@@ -74,8 +71,25 @@ _SPELLINGS = (
 # --- rows --------------------------------------------------------------------------------------------------------
 
 
-def read_rows(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
-    """All that some rows of a table say; in a `text` file the cells are words whose kind must be found out."""
+def read_rows(
+    where: str, tables: Iterable[pa.Table], layout: TableLayout, place: Callable[[int], str], text: bool = False
+) -> Iterator[FactColumns]:
+    """The facts of tables that follow each other, whose columns are called by their places.
+
+    Errors name a row as `place` does. In a `text` file the cells are words whose kind must be found out.
+    """
+    before = 0
+    for table in tables:
+        columns = {int(name): table.column(name) for name in table.column_names}
+        try:
+            yield from _read_part(where, columns, layout, text)
+        except BadRow as error:
+            raise BadInput(f"{where if error.row == NO_ROW else place(before + error.row)}: {error.message}") from None
+        before += len(table)
+
+
+def _read_part(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:
+    """The facts of some rows: of one layout, and of the layout that other rows have."""
     columns, remarks = _clean(where, columns, layout)
     part: TableLayout | None = layout
     while part is not None:
@@ -325,12 +339,10 @@ def _remark_values(where: str, name: str, cells: pa.Array) -> list[str]:
     values, others = infer_values(cells)
     t, keeps = pa.types, f"attribute={name} among the columns keeps them as values"
     if others is None:
-        for fits, what in (
-            (t.is_integer(values.type) or t.is_floating(values.type), "numbers"),
-            (t.is_date(values.type) or t.is_timestamp(values.type), "dates"),
-        ):
-            if fits:
-                return [f"{where}: {name!r} holds {what}, and each is an entity now; {keeps} that compare"]
+        number = t.is_integer(values.type) or t.is_floating(values.type)
+        if number or t.is_date(values.type) or t.is_timestamp(values.type):
+            what = "numbers" if number else "dates"
+            return [f"{where}: {name!r} holds {what}, and each is an entity now; {keeps} that compare"]
     if len(cells) >= _MANY and 10 * pc.count_distinct(cells).as_py() >= 9 * len(cells):
         return [f"{where}: {name!r} holds something else in nearly every row, so nothing is learnt from it; {keeps}"]
     return []
@@ -396,18 +408,16 @@ def read_parquet(path: Path, columns: Choice | None = None, nodes: bool = False)
     """The contents of a Parquet file, some rows at a time; only the columns that matter are read."""
     if path.suffix.lower() in (".gz", ".zst"):
         raise BadInput(f"{path}: Parquet is compressed inside; unpack the {path.suffix}")
-    seen = 0
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
             layout = _table_layout(str(path), names, columns, nodes)
-            for batch in file.iter_batches(_BATCH, columns=[names[i] for i in layout.used]):
-                yield from _parts(str(path), pa.Table.from_batches([batch]), names, layout, seen)
-                seen += len(batch)
+            if not file.metadata.num_rows:
+                raise BadInput(f"{path}: no facts")
+            batches = file.iter_batches(_BATCH, columns=[names[i] for i in layout.used])
+            yield from _read_tables(str(path), (pa.Table.from_batches([batch]) for batch in batches), layout)
     except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path}: cannot be read as Parquet ({str(error).splitlines()[0]})") from None
-    if not seen:
-        raise BadInput(f"{path}: no facts")
 
 
 def from_table(
@@ -422,19 +432,14 @@ def from_table(
 
 def from_layout(where: str, table: pa.Table, layout: TableLayout) -> Iterator[FactColumns]:
     """What an Arrow table of a known layout says."""
-    return _parts(where, table, table.column_names, layout, 0) if len(table) else iter(())
+    return _read_tables(where, [table.select(layout.used)] if len(table) else [], layout)
 
 
-def _parts(
-    where: str, table: pa.Table, names: Sequence[str], layout: TableLayout, before: int
-) -> Iterator[FactColumns]:
-    try:
-        columns = {i: table.column(names[i]) for i in layout.used}
-        for part in read_rows(where, columns, layout, text=False):
-            yield part if before else part.with_remarks(*unused_remark(where, layout))
-    except BadRow as error:
-        row = "" if error.row == NO_ROW else f", row {before + error.row + 1}"
-        raise BadInput(f"{where}{row}: {error.message}") from None
+def _read_tables(where: str, tables: Iterable[pa.Table], layout: TableLayout) -> Iterator[FactColumns]:
+    """The facts of tables that have the columns of a layout and no others."""
+    yield FactColumns(remarks=unused_remark(where, layout))
+    placed = (table.rename_columns(list(map(str, layout.used))) for table in tables)
+    yield from read_rows(where, placed, layout, lambda row: f"{where}, row {row + 1}")
 
 
 def from_frame(frame: Any, columns: Choice | None = None, nodes: bool = False) -> Iterator[FactColumns]:
@@ -494,18 +499,13 @@ def _table_layout(where: str, names: Sequence[str], choice: Choice | None, nodes
         layout = find_layout(where, names, choice)
         if layout.role:
             return layout
-    elif is_neo4j_header(names):
-        return neo4j_layout(where, names)
-    elif nodes:
-        return find_layout(where, names, node_choice(names, choice), numbers_are_names=False)
-    role = known_columns(names)
-    if not role and list(names) in (["0", "1", "2"], ["0", "1", "2", "3"]):
-        role = dict(zip(ALL_ROLES, range(len(names)), strict=False))
-    if not role:
+    named = layout_of_names(where, names, choice, nodes)
+    if named is None and list(names) in (["0", "1", "2"], ["0", "1", "2", "3"]):
+        named = plain_layout(names, dict(zip(ALL_ROLES, range(len(names)), strict=False)))
+    if named is None:
         found = ", ".join(map(repr, names[:10]))
         raise BadInput(
             f"{where} needs the columns head, relation and tail (perhaps truth); it has {found}; name them with ",
             Option("columns", None),
         )
-    layout = plain_layout(names, role)
-    return layout if choice is None else replace(layout, missing=choice.missing, trim=choice.trim)
+    return named if choice is None else replace(named, missing=choice.missing, trim=choice.trim)

@@ -21,27 +21,23 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from tuplet.errors import BadInput, Option
-from tuplet.read.cells import NO_ROW, BadRow, infer_values
+from tuplet.read.cells import infer_values
 from tuplet.read.facts import FactColumns, NameList
 from tuplet.read.mapping import (
     ALL_ROLES,
     Choice,
     TableLayout,
-    apoc_layout,
     find_layout,
     header_unnamed,
-    is_apoc_header,
     is_neo4j_header,
     known_columns,
+    layout_of_names,
     neo4j_layout,
-    node_choice,
-    plain_layout,
     unused_remark,
 )
 from tuplet.read.tables import read_rows
@@ -213,9 +209,8 @@ def _layout(
 ) -> tuple[TableLayout, bool, bool]:
     """Where everything stands, whether the first line is a header, and whether that is certain."""
     said = None if choice is None else choice.header
-    known = known_columns(first)
     if choice is not None and choice.says_something:
-        header = said if said is not None else bool(known) or not choice.by_position or choice.rest != ""
+        header = said if said is not None else bool(known_columns(first)) or not choice.by_position or choice.rest != ""
         if not header and not choice.by_position:
             raise BadInput(f"{path}: columns have names only in a header; write numbers in ", Option("columns", None))
         layout = find_layout(f"the first line of {path}", first, choice, numbers_are_names=False)
@@ -224,15 +219,8 @@ def _layout(
             return layout, header, header or said is not None or len(_ends(layout)) < 2
         if len(first) > 1:
             raise header_unnamed(place, first, sample)
-    if said is not False:
-        if is_neo4j_header(first):
-            return neo4j_layout(place, first), True, True
-        if is_apoc_header(first):
-            return apoc_layout(first), True, True
-    if nodes:
-        return find_layout(str(path), first, node_choice(first, choice), numbers_are_names=False), True, True
-    if known and said is not False:
-        return plain_layout(first, known), True, True
+    if said is not False and (named := layout_of_names(place, first, choice, nodes)):
+        return named, True, True
     width = f"{place}: expected 3 or 4 {_SEPARATORS[separator].removesuffix('s')}-separated columns, got {len(first)}"
     if len(first) == 2:
         headed = sample and not any(name in row for name in first for row in sample)
@@ -339,40 +327,28 @@ def read_text(path: Path, choice: Choice | None = None, nodes: bool = False) -> 
         raise BadInput(f"{path}: no {'nodes' if nodes else 'facts'}, only a header line")
     if data.find(b"\0") >= 0:
         _diagnose(path, data, begin, "a name holds a NUL byte")
-    seen = 0
+
+    def place(row: int) -> str:
+        rows = _rows(path, data, begin.separator)
+        return f"{path}:{next(islice(rows, row + begin.header, None))[0]}"
+
     try:
         if not begin.sure:
-            looked_at = _parse(data, begin, _GLANCE)
             with suppress(pa.ArrowInvalid):  # a bad line is found again below, a very long one is none
-                begin = _judge_first_row(path, begin, looked_at)
+                begin = _judge_first_row(path, begin, _parse(data, begin, _GLANCE))
         tables = _parse(data, begin)
         if begin.layout.attributes:  # all at once: all rows decide which kinds of values they are
             everything = list(tables)
             tables = iter([pa.concat_tables(everything)] if everything else [])
-        for table in tables:
-            yield from _facts(path, data, begin, table, seen)
-            seen += len(table)
-            if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-                data.madvise(mmap.MADV_DONTNEED)  # pages that were read need not stay in memory
+        yield from read_rows(str(path), tables, begin.layout, place, text=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         _diagnose(path, data, begin, str(error).splitlines()[0])
     # What is known at the end alone comes with no more facts.
-    yield FactColumns(blank_lines=_count_blank_lines(data, seen + begin.header), remarks=begin.remarks)
-
-
-def _facts(path: Path, data: Data, begin: Sniffed, table: pa.Table, seen: int) -> Iterator[FactColumns]:
-    columns = {int(name): table.column(name) for name in table.column_names}
-    try:
-        yield from read_rows(str(path), columns, begin.layout, text=True)
-    except BadRow as error:
-        if error.row == NO_ROW:
-            raise BadInput(f"{path}: {error.message}") from None
-        row = seen + error.row + begin.header
-        line = next(islice(_rows(path, data, begin.separator), row, None))[0]
-        raise BadInput(f"{path}:{line}: {error.message}") from None
+    yield FactColumns(blank_lines=_count_blank_lines(data), remarks=begin.remarks)
 
 
 def _parse(data: Data, begin: Sniffed, block: int = _BLOCK) -> Iterator[pa.Table]:
+    """The rows as tables whose columns are called by their places."""
     layout, quoted = begin.layout, begin.separator in _QUOTED
     truth = layout.role.get("truth")
     body: Data | memoryview = memoryview(data)[begin.start :]
@@ -397,14 +373,14 @@ def _parse(data: Data, begin: Sniffed, block: int = _BLOCK) -> Iterator[pa.Table
     for batch in lines:
         if len(batch):
             yield pa.Table.from_batches([batch])
+        if isinstance(data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            data.madvise(mmap.MADV_DONTNEED)  # pages that were read need not stay in memory
 
 
-def _count_blank_lines(data: Data, expected: int) -> int:
-    view = np.frombuffer(data, np.uint8)
-    lines = sum(int(np.count_nonzero(view[i : i + _BLOCK] == 10)) for i in range(0, len(view), _BLOCK))
-    if lines + (view[-1] != 10) == expected:
-        return 0
-    return sum(1 for _ in re.finditer(rb"^\r?\n", data, re.MULTILINE))
+def _count_blank_lines(data: Data) -> int:
+    if data[:1] in (b"\n", b"\r") or data.find(b"\n\n") >= 0 or data.find(b"\n\r\n") >= 0:
+        return sum(1 for _ in re.finditer(rb"^\r?\n", data, re.MULTILINE))
+    return 0
 
 
 def _diagnose(path: Path, data: Data, begin: Sniffed, otherwise: str) -> NoReturn:
