@@ -187,12 +187,6 @@ def test_second_writer_is_refused_while_the_first_writes(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == ["d"]
 
 
-def test_holder_of_the_lock_may_write(tmp_path: Path) -> None:
-    with locked(tmp_path / "d"):
-        write_directory(tmp_path / "d", "thing", SOME, {}, lock=False)
-    assert open_directory(tmp_path / "d")
-
-
 def test_errors_say_what_is_wrong(tmp_path: Path) -> None:
     write_directory(tmp_path / "my.graph", "graph", SOME, {})
     (tmp_path / "m").mkdir()

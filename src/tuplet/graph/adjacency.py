@@ -177,9 +177,6 @@ class ViewsWriter:
         self._sink.append("view_ptr", np.array(self._rows, np.int64))
 
 
-NO_VIEWS = relation_views(np.zeros(0, np.int32), np.zeros(0, np.int32), 0)
-
-
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 

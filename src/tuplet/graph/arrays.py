@@ -25,7 +25,7 @@ import threading
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -323,17 +323,16 @@ def write_directory(
     arrays: Arrays,
     meta: Mapping[str, Any],
     force: bool = False,
-    lock: bool = True,
     divided: Mapping[str, NDArray[np.integer]] | None = None,
     later: Callable[[str], bool] = lambda name: False,
 ) -> str:
     """Write a directory and return its content hash.
 
     An existing path is refused; with `force` a directory of the same kind is replaced, anything else still is refused.
-    A caller that holds `locked(path)` already passes `lock=False`. `divided` gives for some arrays where their sections
+    `divided` gives for some arrays where their sections
     begin and where the last one ends [sections + 1]; `later` says which arrays are verified when somebody reads them.
     """
-    with directory_writer(path, kind, force, lock) as writer:
+    with directory_writer(path, kind, force) as writer:
         bounds = divided or {}
         for name in [name for name in arrays if name not in bounds]:
             writer.append(name, arrays[name], later(name))
@@ -345,13 +344,13 @@ def write_directory(
 
 
 @contextmanager
-def directory_writer(path: PathLike, kind: str, force: bool = False, lock: bool = True) -> Iterator[FolderWriter]:
+def directory_writer(path: PathLike, kind: str, force: bool = False) -> Iterator[FolderWriter]:
     """What writes a directory piece by piece; it appears at `path` if all went well. See `write_directory`."""
 
     def foreign(place: Path) -> str | None:
         return _not_replaceable(place, kind)
 
-    with locked(path) if lock else nullcontext():
+    with locked(path):
         clean_leftovers(Path(os.path.realpath(path)))
         with replacing(path, force, foreign) as fresh, FolderWriter(fresh, kind) as writer:
             yield writer
@@ -609,7 +608,7 @@ class _Block(NamedTuple):
 
 
 class RelationSpill:
-    """Rows of columns, grouped by relation; in the order in which they fetch_folder within one.
+    """Rows of columns, grouped by relation; within one in the order in which they came.
 
     >>> spill = RelationSpill(memory=0)
     >>> spill.append(np.array([1, 0, 1]), {"head": np.array([7, 8, 9])})

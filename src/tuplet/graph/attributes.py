@@ -613,18 +613,14 @@ def joined_texts(one: Strings, other: Strings) -> tuple[Strings, NDArray[np.int6
 
 def _common_tags(columns: Sequence[AttributeColumn]) -> tuple[tuple[str, ...], NDArray[np.int16] | None]:
     """The language tags of some columns, and which of them each row has."""
-    found = [(column, column.content.languages) for column in columns]
-    used = {
-        column.tags[code]
-        for column, languages in found
-        if languages is not None
-        for code in np.unique(languages).tolist()
-    }
-    if not used - {""}:
+    tags = tuple(sorted({"", *(tag for column in columns for tag in column.tags)}))
+    if len(tags) == 1:
         return (), None
-    tags = tuple(sorted({"", *used}))
     parts = []
-    for column, languages in found:
-        codes = np.array([tags.index(tag) if tag in tags else 0 for tag in column.tags or ("",)], np.int16)
+    for column in columns:
+        codes, languages = (
+            np.array([tags.index(tag) for tag in column.tags or ("",)], np.int16),
+            column.content.languages,
+        )
         parts.append(codes[np.zeros(len(column), np.int16) if languages is None else languages])
     return tags, np.concatenate(parts)

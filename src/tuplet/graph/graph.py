@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from tuplet.errors import CorruptStore, nearest, unknown
 from tuplet.graph.adjacency import (
     LAYOUT,
-    NO_VIEWS,
     Adjacency,
     ArraySink,
     GrowingArrays,
@@ -332,7 +331,7 @@ class GraphWriter:
     ) -> None:
         """Add the distinct edges of the next relation, with their split and perhaps weight and date."""
         self.counts.update(count_edges(heads, tails, columns))
-        views = relation_views(heads, tails, len(self.entities)) if len(heads) else NO_VIEWS
+        views = relation_views(heads, tails, len(self.entities))
         self._views.relation(views, {name: column[views.edge] for name, column in columns.items()})
 
     def finish(self, notes: Mapping[str, Any], attributes: Iterable[Sequence[AttributeColumn]] = ()) -> dict[str, Any]:
@@ -376,8 +375,7 @@ def write_facts(folder: Path, graph: KnowledgeGraph, splits: Sequence[str] | Non
         for relation in range(len(graph.relations)):
             heads, tails, entries = graph.adjacency.relation(relation)
             keep = marked[graph.split[entries]]
-            views = relation_views(heads[keep], tails[keep], len(graph.entities)) if keep.any() else NO_VIEWS
-            writer.relation(views, {})
+            writer.relation(relation_views(heads[keep], tails[keep], len(graph.entities)), {})
         writer.finish()
         return sink.finish({})
 

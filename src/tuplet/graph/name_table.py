@@ -15,7 +15,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from tuplet.graph.kernels import LONGS, OPTIONS, READ_LONGS, inlined
-from tuplet.graph.names import Bytes, Ints, Longs, Strings, arrow_bytes
+from tuplet.graph.names import Ints, Strings, arrow_bytes
 
 _BYTES = types.Array(types.uint8, 1, "C")
 _READ_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -60,7 +60,7 @@ class NameTable:
         return self._numbers(names, add=True)
 
     def _numbers(self, names: pa.Array, add: bool) -> Ints:
-        blob, offsets = _bytes(names)
+        blob, offsets = arrow_bytes(names)
         found, done, more = np.empty(len(names), np.int32), 0, int(offsets[-1] - offsets[0])
         while done < len(names):
             if add and len(self._blob) < int(self._offsets[self._count]) + more:
@@ -89,18 +89,6 @@ def _grow(array: NDArray[Any], by: int) -> NDArray[Any]:
     fresh = np.zeros(max(16, 2 * len(array) if by else len(array)) + by, array.dtype)
     fresh[: len(array)] = array
     return fresh
-
-
-def _bytes(names: pa.Array) -> tuple[Bytes, Longs]:
-    """The bytes of Arrow strings, and where each begins and ends, as compiled code takes them."""
-    blob, offsets = arrow_bytes(names)
-    return _read_only(blob), _read_only(offsets)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 # --- kernels: a place is number << 32 | upper half of the hash, or _FREE

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from tuplet.errors import CorruptStore
 from tuplet.graph.adjacency import (
     LAYOUT,
-    NO_VIEWS,
     Adjacency,
     ArraySink,
     GrowingArrays,
@@ -140,7 +139,7 @@ def _lay_out(
 ) -> tuple[RelationViews, dict[str, NDArray[Any]]]:
     """The views of a relation and the arrays beside them; rows that leave out more than usual have a `bound`."""
     count = len(edges.heads)
-    views = relation_views(edges.heads, edges.tails, entities) if count else NO_VIEWS
+    views = relation_views(edges.heads, edges.tails, entities)
     observed = edges.observed[views.edge]
     columns = {"observed": observed} | table_columns(views, edges.truth.astype(kind, copy=False)[views.edge])
     if bound is not None:
