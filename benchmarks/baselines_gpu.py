@@ -1,16 +1,15 @@
-"""Train query models on one GPU, side by side, and measure them: needs torch, numpy and safetensors, nothing else.
+"""Train query models on one GPU, side by side: needs torch, numpy and safetensors, nothing else.
 
-    python benchmarks/baselines_gpu.py DATA/fb15k-237 --queries efo1.npz joint.npz --run run --out out --minutes 7
+    python benchmarks/baselines_gpu.py DATA/fb15k-237 --run run --out out --minutes 7 --checkpoints betae,cone
+    python benchmarks/join_parts.py out betae -o betae.model
+    tuplet bench run STORE QUERIES --engine betae --option model=betae.model -o RESULTS
 
-Each model is a process of its own, since a small one alone does not fill a large GPU. All take their training queries
-from one pool, drawn first. LMPNN rests on a link predictor: --predictor MODEL, or one is trained first (--preset).
-Queries are .npz files of `tuplet.lab.bench.formats.write_npz`; every entity is scored for every variable on the GPU,
-and the ranks are counted by worker processes. Everything is kept in RUN, so that a second call of the same command goes
-on where the first one had to stop: more --minutes train on, shapes measured with the same model are kept.
+Each model is a process of its own, since a small one alone does not fill a large GPU. LMPNN rests on a link predictor:
+--predictor MODEL, or one is trained first (--preset). Everything is kept in RUN, so that a second call of the same
+command goes on where the first one had to stop, also with more --minutes.
 
-After --limit seconds the call has ended, whatever is done: OUT then holds rows.npz (one row for each query that was
-measured, for `tuplet bench adopt`), curves.json (learning curves, settings, steps) and, for the models named by
---checkpoints, their parameters in float16, in files of at most 15 MB.
+After --limit seconds the call has ended, whatever is done: OUT then holds curves.json (learning curves, settings,
+steps) and, for the models named by --checkpoints, their parameters in float16, in files of at most 15 MB.
 
 Where RUN does not last from call to call, `--start OUT_OF_THE_CALL_BEFORE` goes on from those parameters, with a new
 optimiser; curves.json then holds the curves of all calls. The last line says by how much the mean valid MRR of each
@@ -25,19 +24,11 @@ import os
 import subprocess
 import sys
 import time
-import traceback
-from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
-from itertools import pairwise
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-# Worker processes import this file too: torch, which takes seconds to load, is imported where it is used.
+# Torch, which takes seconds to load, is imported where it is used: in the processes that train.
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "src"), str(Path(__file__).resolve().parent)]
-from tuplet.lab.bench.adopt import COLUMNS, measure, read_rows, write_rows  # noqa: E402
 
 MODELS = ("betae", "logice", "cone", "lmpnn")
 PART = 15_000_000  # bytes of a checkpoint file
@@ -46,20 +37,18 @@ PART = 15_000_000  # bytes of a checkpoint file
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("graph", type=Path, help="dataset folder, graph directory or .npz, as train_gpu.py takes it")
-    parser.add_argument("--queries", type=Path, nargs="*", default=[], help=".npz files, measured in this order")
     parser.add_argument("--models", default=",".join(MODELS), help="default: all four")
     parser.add_argument("--run", type=Path, default=Path("run"), help="kept between calls")
     parser.add_argument("--out", type=Path, default=Path("out"), help="what to bring home")
     parser.add_argument("--minutes", type=float, default=5.0, help="training time of each model, over all calls")
     parser.add_argument("--steps", type=int, default=0, help="steps in place of minutes")
     parser.add_argument("--limit", type=float, default=570.0, help="seconds after which this call has ended")
-    parser.add_argument("--reserve", type=float, default=100.0, help="seconds of the limit that are kept for measuring")
+    parser.add_argument("--reserve", type=float, default=20.0, help="seconds of the limit that are kept for writing")
     parser.add_argument("--predictor", type=Path, help="a trained ComplEx, for LMPNN")
     parser.add_argument("--preset", help="how to train the predictor if none is given; default: by size")
     parser.add_argument("--predictor-epochs", type=int, help="epochs of that training, where the preset has too many")
     parser.add_argument("--checkpoints", default="", help="models whose parameters to bring home")
     parser.add_argument("--start", type=Path, help="the OUT of an earlier call with --checkpoints, to go on from")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that count ranks, in all")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="[MODEL.]KEY=VALUE")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -83,7 +72,7 @@ def supervise(arguments: argparse.Namespace) -> int:
         if name not in MODELS:
             print(f"unknown model {name!r}; choose from {', '.join(MODELS)}", file=sys.stderr)
             return 2
-    for path in [arguments.graph, *arguments.queries, *filter(None, [arguments.predictor, arguments.start])]:
+    for path in [arguments.graph, *filter(None, [arguments.predictor, arguments.start])]:
         if not path.exists():
             print(f"there is no {path}", file=sys.stderr)
             return 2
@@ -93,12 +82,6 @@ def supervise(arguments: argparse.Namespace) -> int:
         if (arguments.run / f"{name}.log").exists()
     }
     children = {name: start(name, arguments) for name in names}
-    try:
-        draw_pool(arguments)
-    except Exception:
-        traceback.print_exc()
-        print("the pool could not be drawn: each model draws its own", file=sys.stderr)
-        (arguments.run / "pool.failed").touch()
     while any(process.poll() is None for process in children.values()) and time.time() < arguments.until - 8:
         time.sleep(2)
         tell(arguments.run, names, shown)
@@ -132,29 +115,6 @@ def start(name: str, arguments: argparse.Namespace) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=log)
 
 
-def draw_pool(arguments: argparse.Namespace) -> None:
-    """One pool of training queries for all models, written once."""
-    file = arguments.run / "pool.safetensors"
-    (arguments.run / "pool.failed").unlink(missing_ok=True)
-    if file.exists():
-        return
-    from train_gpu import read_graph
-
-    from tuplet.lab.baselines.train import QueryTrainConfig
-    from tuplet.lab.baselines.training_queries import make_pool, write_pool
-    from tuplet.predict.device import pick_device
-    from tuplet.settings import changed
-
-    began = time.time()
-    config = changed(QueryTrainConfig(), given(arguments.settings, ""))
-    edges, entities, relations, _ = read_graph(arguments.graph)
-    device = pick_device(arguments.device)
-    pool = make_pool(edges["train"], entities, relations, config.pool, config.seed, device)
-    write_pool(file, pool)
-    sizes = {name: len(queries) for name, queries in pool.items()}
-    print(f"pool: {sizes} in {time.time() - began:.1f} s", file=sys.stderr, flush=True)
-
-
 def tell(run: Path, names: list[str], shown: dict[str, int]) -> None:
     """What the models have logged since last time."""
     for name in names:
@@ -169,28 +129,22 @@ def tell(run: Path, names: list[str], shown: dict[str, int]) -> None:
 
 
 def merge(arguments: argparse.Namespace, names: list[str]) -> None:
-    """Rows and curves of all models so far, each in one file."""
+    """The curves of all models so far in one file."""
     run, out = arguments.run, arguments.out
     earlier = json.loads((arguments.start / "curves.json").read_text()) if arguments.start else {}
-    rows: dict[str, Any] = {}
-    meta: dict[str, Any] = {}
     curves: dict[str, Any] = {}
     for name in names:
         try:
-            if (run / f"{name}.rows.npz").exists():
-                found, about = read_rows(run / f"{name}.rows.npz")
-                rows |= found
-                meta[name] = about
             log = run / name / "log.jsonl"
             if log.exists():
                 curves[name] = {"log": [json.loads(line) for line in log.read_text().splitlines()]}
-                curves[name] |= {"config": json.loads((run / name / "config.json").read_text()), **meta.get(name, {})}
+                curves[name]["config"] = json.loads((run / name / "config.json").read_text())
+                about = run / f"{name}.about.json"
+                curves[name] |= json.loads(about.read_text()) if about.exists() else {}
                 if name in earlier:
                     curves[name]["earlier"] = [*earlier[name].pop("earlier", []), earlier[name]]
         except Exception as error:  # a file that is being written just now is read next time
             print(f"{name}: not merged: {error}", file=sys.stderr)
-    if rows:
-        write_rows(out / "rows.npz", rows, meta)
     (out / "curves.json").write_text(json.dumps(curves))
 
 
@@ -260,7 +214,6 @@ def child(arguments: argparse.Namespace) -> int:
     from train_gpu import read_graph
 
     from tuplet.errors import TupletError
-    from tuplet.lab.baselines.training_queries import read_pool
     from tuplet.predict.device import pick_device
 
     torch.set_num_threads(1)
@@ -271,12 +224,8 @@ def child(arguments: argparse.Namespace) -> int:
         try_compiler(arguments, entities)
     try:
         predictor = link_predictor(arguments, edges, entities, relations, device) if name == "lmpnn" else None
-        file = arguments.run / "pool.safetensors"
-        while not file.exists() and not (arguments.run / "pool.failed").exists() and time.time() < arguments.until:
-            time.sleep(0.2)
-        pool = read_pool(file) if file.exists() else None
-        model, about = train_model(arguments, edges, (entities, relations), graph_hash, device, predictor, pool)
-        measure_all(arguments, model, about, device)
+        about = train_model(arguments, edges, (entities, relations), graph_hash, device, predictor)
+        (arguments.run / f"{name}.about.json").write_text(json.dumps(about))
     except TupletError as error:
         print(f"failed: {error}")
         return 1
@@ -355,8 +304,8 @@ def link_predictor(arguments: argparse.Namespace, edges: Any, entities: int, rel
 
 
 def train_model(
-    arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any, pool: Any
-) -> tuple[Any, dict[str, Any]]:
+    arguments: argparse.Namespace, edges: Any, sizes: Any, graph_hash: Any, device: Any, predictor: Any
+) -> dict[str, Any]:
     from tuplet.lab.baselines.train import train
     from tuplet.predict.base import TrainingEdges
     from tuplet.predict.training import RunOptions
@@ -366,7 +315,7 @@ def train_model(
     left = max(0.0, arguments.until - arguments.reserve - time.time())
     options = RunOptions(folder, device, resume=(folder / "config.json").exists(), stop_after=left)
     start = starting(arguments.start, name) if arguments.start else None
-    trained = train(TrainingEdges(edges, *sizes, graph_hash), config, options, predictor, pool, start)
+    trained = train(TrainingEdges(edges, *sizes, graph_hash), config, options, predictor, start)
     rate = trained.steps / max(trained.seconds, 1e-9)
     print(f"trained {trained.steps:,} steps in {trained.seconds:.1f} s ({rate:.1f}/s); valid {trained.valid}")
     about = {
@@ -378,105 +327,7 @@ def train_model(
         import torch
 
         about |= {"device": torch.cuda.get_device_name(), "gpu_bytes": torch.cuda.max_memory_allocated()}
-    return trained.model, about | {"valid_mrr": dict(trained.valid)}
-
-
-# --- measuring -----------------------------------------------------------------------------------------------------
-
-
-def measure_all(arguments: argparse.Namespace, model: Any, about: dict[str, Any], device: Any) -> None:
-    """Every shape of every file: scored here, counted by workers, written as they come."""
-    name, file = arguments.child, arguments.run / f"{arguments.child}.rows.npz"
-    done: dict[str, Any] = {}
-    if file.exists():
-        earlier, known = read_rows(file)
-        if known.get("steps") == about["steps"]:
-            done = dict(earlier.get(name, {}))
-    workers = max(1, arguments.workers // len(arguments.models.split(",")))
-    waiting: deque[tuple[str, Any, float, list[Future[Any]]]] = deque()
-    written = time.time()
-
-    def collect(all_of_it: bool) -> None:
-        nonlocal written
-        while waiting and (all_of_it or len(waiting) > 3):
-            shape, index, ms, futures = waiting.popleft()
-            numbers = np.concatenate([future.result() for future in futures])
-            numbers[:, COLUMNS.index("ms")] = ms
-            done[shape] = index, numbers
-            if time.time() - written > 5:
-                write_rows(file, {name: done}, about)
-                written = time.time()
-
-    began, count = time.time(), 0
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        for path in arguments.queries:
-            for shape in read_queries(path):
-                if shape["name"] in done:
-                    continue
-                try:
-                    logits, ms = timed_scores(model, shape["clauses"], device)
-                except Exception as error:  # one shape that fails does not stop the others
-                    print(f"{shape['name']}: not scored: {error}")
-                    continue
-                futures = []
-                for at in range(0, len(logits), 20):
-                    rows = range(at, min(at + 20, len(logits)))
-                    easy, hard = ([shape[kind][i] for i in rows] for kind in ("easy", "hard"))
-                    futures.append(pool.submit(count_ranks, logits[at : at + 20], easy, hard))
-                waiting.append((shape["name"], shape["index"], ms, futures))
-                count += len(logits)
-                collect(False)
-        collect(True)
-    write_rows(file, {name: done}, about)
-    for path in arguments.queries:
-        names = [shape["name"] for shape in read_queries(path) if shape["name"] in done]
-        summary = {shape: round(100 * float(done[shape][1][:, 0].mean()), 1) for shape in names}
-        print(f"{path.name}: MRR (product) {summary}")
-    print(f"measured {count:,} queries in {time.time() - began:.1f} s")
-
-
-def timed_scores(model: Any, clauses: Any, device: Any) -> tuple[Any, float]:
-    """Logits [n, k, entities] and the milliseconds of a query, batched and beside the other models."""
-    from tuplet.lab.baselines.answering import scores
-
-    start = time.perf_counter()
-    logits = scores(model, clauses, device).numpy()
-    return logits, 1e3 * (time.perf_counter() - start) / max(1, len(logits))
-
-
-def count_ranks(logits: Any, easy: list[Any], hard: list[Any]) -> Any:
-    """The rows of some queries, in a worker: logits [n, k, entities]."""
-    truth = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
-    truth /= truth.sum(-1, keepdims=True)
-    return np.stack([measure(*query) for query in zip(logits, truth, easy, hard, strict=True)])
-
-
-def read_queries(path: Path) -> list[dict[str, Any]]:
-    """The shapes of a query file: clauses to be scored, easy and hard answers."""
-    import torch
-
-    from tuplet.lab.baselines.answering import Ground
-    from tuplet.lab.baselines.embedding import Link, Pattern
-
-    shapes = []
-    with np.load(path) as arrays:
-        for name in arrays["shapes"].tolist():
-            edges, relations = arrays[f"{name}.edges"], arrays[f"{name}.relations"].astype(np.int64)
-            constants = torch.from_numpy(arrays[f"{name}.constants"].astype(np.int64))
-            answers = {}
-            for kind in ("easy", "hard"):
-                table, pointer = arrays[f"{name}.{kind}"], arrays[f"{name}.{kind}_ptr"]
-                answers[kind] = [table[a:b] for a, b in pairwise(pointer)]
-            free = tuple(range(arrays[f"{name}.hard"].shape[1]))
-            clauses = []
-            for clause in np.unique(edges[:, 0]):
-                mine = edges[edges[:, 0] == clause]
-                links = tuple(Link(int(head), int(tail), bool(negated)) for _, head, _, tail, negated in mine)
-                variables = 1 + max(max(link.head, link.tail) for link in links)
-                views = torch.from_numpy(np.ascontiguousarray(relations[:, mine[:, 2]]))
-                clauses.append(Ground(Pattern(max(variables, len(free)), links), free, constants, views))
-            shapes.append({"name": name, "clauses": clauses, "index": arrays[f"{name}.index"], **answers})
-    return shapes
+    return about | {"valid_mrr": dict(trained.valid)}
 
 
 if __name__ == "__main__":

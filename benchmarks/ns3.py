@@ -5,8 +5,8 @@
     python benchmarks/ns3.py exact DIR [--queries 100] [-o results.json]
 
 `prepare` writes DIR/edges.npz (the truth file with train and valid observed: `head`, `tail`, `truth`, `observed` of
-the edges in order of relation, head and tail, `count` of edges per relation, `entities`) and DIR/queries.npz (queries
-sampled by `tuplet.lab.bench.sampling`; layout in docs/benchmark). `sweep` needs torch and numpy alone, so that it runs
+the edges in order of relation, head and tail, `count` of edges per relation, `entities`) and DIR/SHAPE.json (queries
+sampled by `tuplet.lab.bench.sampling`, as EFOk-CQA writes them). `sweep` needs torch and numpy alone, so that it runs
 on a bare GPU machine; it prints a Markdown table and writes JSON; with --table it reads a table directory instead of
 edges.npz. `exact` runs the exact engine on the same queries, on all cores of the CPU.
 
@@ -43,7 +43,7 @@ from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.arrays import open_directory
 from tuplet.lab.bench.evaluate import share
-from tuplet.lab.bench.formats import read_npz
+from tuplet.lab.bench.formats import read_efok
 from tuplet.lab.bench.metrics import joint_ranks
 from tuplet.lab.bench.queries import BenchQuery
 from tuplet.query.logic import PRODUCT
@@ -87,11 +87,17 @@ def judge(rankings: Sequence[Ranking], queries: Sequence[BenchQuery]) -> dict[st
     return {name: 100 * float(np.mean(values)) for name, values in means.items()}
 
 
+def read_queries(folder: Path, shapes: str, most: int | None) -> dict[str, list[BenchQuery]]:
+    """The first queries of each shape that `prepare` sampled, in the order in which the shapes are listed."""
+    files = [folder / f"{name}.json" for name in shapes.split(",")]
+    return {file.stem: list(read_efok(file, file.stem))[:most] for file in files if file.exists()}
+
+
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
 def prepare(arguments: argparse.Namespace) -> None:
-    from tuplet.lab.bench.formats import write_npz
+    from tuplet.lab.bench.formats import write_efok
     from tuplet.lab.bench.sampling import sample
     from tuplet.read.read import read
     from tuplet.truth.parquet import GivenTable
@@ -112,7 +118,8 @@ def prepare(arguments: argparse.Namespace) -> None:
     )
     shapes = arguments.shapes.split(",")
     queries = sample(graph, shapes, arguments.per_shape, arguments.seed, workers=arguments.workers)
-    write_npz(queries, arguments.output / "queries.npz", force=True)
+    for path, shape in zip(write_efok(queries, arguments.output, force=True), queries.by_shape(), strict=True):
+        path.rename(arguments.output / f"{shape}.json")
     print(json.dumps({"edges": table.edges, "queries": len(queries), "shortage": queries.meta["shortage"]}))
 
 
@@ -122,8 +129,8 @@ def sweep(arguments: argparse.Namespace) -> None:
     table = load_table(arguments.folder, arguments.table, arguments.device, dtype)
     synchronise(arguments.device)
     loaded = time.perf_counter() - start
-    queries = read_npz(arguments.folder / "queries.npz", arguments.queries).by_shape()
-    shapes = [name for name in arguments.shapes.split(",") if name in queries]
+    queries = read_queries(arguments.folder, arguments.shapes, arguments.queries)
+    shapes = list(queries)
     results: dict[str, Any] = {
         "graph": arguments.folder.name,
         "device": torch.cuda.get_device_name() if arguments.device.startswith("cuda") else platform.machine(),
@@ -170,8 +177,8 @@ def exact(arguments: argparse.Namespace) -> None:
 
     entities, relations, columns = edges_of(arguments.folder)
     table = TruthTable.build(entities, relations, *columns)
-    queries = read_npz(arguments.folder / "queries.npz", arguments.queries).by_shape()
-    shapes = [name for name in arguments.shapes.split(",") if name in queries]
+    queries = read_queries(arguments.folder, arguments.shapes, arguments.queries)
+    shapes = list(queries)
     rows = {}
     for shape in shapes:
         asked = [query.clauses() for query in queries[shape]]

@@ -79,16 +79,6 @@ def add_bench_flags(command: CommandParser) -> None:
         QUIET,
     ).set_defaults(engine="exact")
     action(
-        bench_adopt,
-        "import result rows that were measured on another machine",
-        arg("rows ROWS", "rows.npz of benchmarks/baselines_gpu.py"),
-        arg("queries QUERIES", "the queries that were measured"),
-        arg("store STORE"),
-        PER_SHAPE,
-        arg("--engines NAMES", "only these, such as betae,cone (default: all)", default=None),
-        arg("-o --output DIR", "one result folder for each engine", required=True),
-    )
-    action(
         bench_report,
         "make tables, plots and one page from results",
         arg("results RESULTS+"),
@@ -276,15 +266,6 @@ def _settings(arguments: argparse.Namespace) -> RunSettings:
         marginals=arguments.marginals,
         options=options,
     )
-
-
-def bench_adopt(arguments: argparse.Namespace) -> dict[str, Any]:
-    """`tuplet bench adopt`: the folders made, and how many queries each engine answered."""
-    from tuplet.lab.bench.adopt import adopt
-
-    engines = arguments.engines.split(",") if arguments.engines else ()
-    counts = adopt(arguments.rows, arguments.store, _queries(arguments), arguments.output, engines)
-    return {"output": arguments.output, "queries": counts}
 
 
 def bench_report(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tuplet.errors import BadInput, unknown
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.baselines.embedding import QueryModel, QueryModelSettings, cross_entropy
 from tuplet.lab.baselines.models import MODELS, create, settings_for
-from tuplet.lab.baselines.training_queries import PATTERNS, Pool, WatchedQueries, make_pool, make_watched
+from tuplet.lab.baselines.training_queries import PATTERNS, WatchedQueries, make_pool, make_watched
 from tuplet.predict.base import TrainingEdges
 from tuplet.predict.device import AdamW, pick_device
 from tuplet.predict.embeddings import EmbeddingModel
@@ -99,19 +99,17 @@ def train(
     settings: QueryTrainConfig | None,
     options: RunOptions,
     predictor: EmbeddingModel | None = None,
-    pool: Pool | None = None,
     start: Mapping[str, Tensor] | None = None,
 ) -> QueryTrainingResult:
     """Train on queries over the train split, watch queries that need valid, leave a model in the folder.
 
-    `predictor` is the frozen link predictor that LMPNN rests on. `pool` are the training queries, drawn here unless
-    given. `start` are the parameters of another run of the same model to begin with. Without settings, a run that is
-    continued brings its own.
+    `predictor` is the frozen link predictor that LMPNN rests on. `start` are the parameters of another run of the same
+    model to begin with. Without settings, a run that is continued brings its own.
     """
     edges, device = TrainingEdges.from_graph(graph), pick_device(options.device)
     if settings is None:
         settings = read_config(options.folder, QueryTrainConfig) if options.resume else QueryTrainConfig()
-    task = QueryTask(edges, settings, device, predictor, pool)
+    task = QueryTask(edges, settings, device, predictor)
     if start is not None and not options.resume:
         begin_with(task.model, start)
     about = TrainingRun(task, options).complete()
@@ -150,9 +148,8 @@ class QueryTask(Task):
         config: QueryTrainConfig,
         device: torch.device,
         predictor: EmbeddingModel | None,
-        pool: Pool | None,
     ) -> None:
-        self.edges, self.config, self.device, self.pool = edges, config, device, pool
+        self.edges, self.config, self.device = edges, config, device
         settings = config.settings(edges.entities)
         # A predictor that does not fit is refused here, before anything is written.
         self.model = create(config.model, edges.entities, edges.relations, settings, config.seed, predictor)
@@ -171,9 +168,7 @@ class QueryTask(Task):
             weight_decay=self.model.settings.weight_decay,
             fused=device.type == "cuda",
         )
-        if self.pool is None:
-            self.pool = make_pool(edges.splits["train"], *sizes, config.pool, config.seed, device)
-        self.queries = {name: queries.to(device) for name, queries in self.pool.items()}
+        self.queries = make_pool(edges.splits["train"], *sizes, config.pool, config.seed, device)
         self.counts = shared_out(config.batch, {name: SHARES[name] for name in self.queries})
         self.watched: Mapping[str, WatchedQueries] = {}
         if edges.count("valid"):

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tuplet.errors import BadInput, CorruptStore
+from tuplet.errors import BadInput
 from tuplet.lab.baselines.embedding import Pattern, pattern_of
 from tuplet.lab.bench.shapes import ground_clauses, shape
 from tuplet.predict.base import Triples, ranges
-from tuplet.predict.model_folder import read_tensors, write_tensors
 
 F, E1, S1, S2 = 0, 1, ~0, ~1
 
@@ -59,12 +57,6 @@ class Queries:
     def take(self, rows: Tensor) -> Queries:
         """Some of them [m], as 64-bit ids."""
         return Queries(*(getattr(self, column)[rows].long() for column in COLUMNS))
-
-    def to(self, device: torch.device | str) -> Queries:
-        return Queries(*(getattr(self, column).to(device) for column in COLUMNS))
-
-
-Pool = Mapping[str, Queries]
 
 
 class Neighbours:
@@ -294,19 +286,3 @@ def make_watched(
             query, entity = first.nonzero(as_tuple=True)
             watched[name] = WatchedQueries(constants, views, query, entity, known.nonzero())
     return watched
-
-
-def write_pool(file: Path, pool: Pool) -> None:
-    """A pool as one file, written whole."""
-    write_tensors(file, {f"{name}.{column}": getattr(pool[name], column) for name in pool for column in COLUMNS})
-
-
-def read_pool(file: Path, device: torch.device | str = "cpu") -> dict[str, Queries]:
-    """What `write_pool` wrote."""
-    tensors = read_tensors(file, device)
-    try:
-        return {
-            name: Queries(*(tensors[f"{name}.{c}"] for c in COLUMNS)) for name in PATTERNS if f"{name}.count" in tensors
-        }
-    except KeyError as error:
-        raise CorruptStore(f"{file} is not a pool of training queries: {error} is missing") from None

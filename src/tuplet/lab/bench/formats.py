@@ -1,8 +1,7 @@
-"""Files of benchmark queries: ours (Parquet), arrays for machines that have NumPy alone, EFOk-CQA and BetaE."""
+"""Files of benchmark queries: ours (Parquet), EFOk-CQA and BetaE."""
 
 from __future__ import annotations
 
-import io
 import json
 import pickle
 import re
@@ -12,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, TupletError
-from tuplet.files import PathLike, replacing, write_bytes, write_text
+from tuplet.files import PathLike, replacing, write_text
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.lab.bench.queries import BenchQuery, QuerySet, Tuples
-from tuplet.lab.bench.shapes import Role, Symbol, ground_clauses, parse_formula, shape, symbols
+from tuplet.lab.bench.shapes import Role, Symbol, parse_formula, shape, symbols
 
 FORMAT = 1
 
 
 def read_any(path: PathLike) -> QuerySet:
-    """Query files of any kind: our Parquet, our NumPy export, an EFOk-CQA file or folder of them, or a BetaE folder."""
+    """Query files of any kind: our Parquet, an EFOk-CQA file or a folder of them, or a BetaE folder."""
     place = Path(path)
     if place.is_dir():
         if (place / "test-queries.pkl").exists():
@@ -33,8 +31,6 @@ def read_any(path: PathLike) -> QuerySet:
         if not files:
             raise TupletError(f"{place} holds neither EFOk-CQA files (*_qaa.json) nor BetaE files (test-queries.pkl)")
         return QuerySet.from_parts((read_efok(file) for file in files), {"source": place.name})
-    if place.suffix == ".npz":
-        return read_npz(place)
     return read_efok(place) if place.suffix == ".json" else read(place)
 
 
@@ -91,95 +87,27 @@ def read(path: PathLike) -> QuerySet:
         raise BadInput(f"{path} is a Parquet file, but not of benchmark queries")
     if meta.pop("format") > FORMAT:
         raise BadInput(f"{path} was written by a newer version of tuplet")
-    column = {name: table[name].to_pylist() for name in ("shape", "index", "k", "formula", "grounding", "meaningful")}
-    answers = {name: _split(table[name].combine_chunks()) for name in ("easy", "hard")}
-    nothing = [None] * len(table)  # files of versions before these columns
-    links, asked = (table[name].to_pylist() if name in table.column_names else nothing for name in ("links", "asked"))
-    return QuerySet(
-        tuple(
-            BenchQuery(
-                shape=column["shape"][i],
-                formula=column["formula"][i],
-                grounding=dict(column["grounding"][i]),
-                easy=answers["easy"][i].reshape(-1, column["k"][i]),
-                hard=answers["hard"][i].reshape(-1, column["k"][i]),
-                index=column["index"][i],
-                meaningful=column["meaningful"][i],
-                links=None if links[i] is None else np.array(links[i], dtype=np.int32),
-                asked=asked[i],
-            )
-            for i in range(len(table))
-        ),
-        meta,
-    )
+    answers = [_split(table[name].combine_chunks()) for name in ("easy", "hard")]
+    queries = []
+    for row, easy, hard in zip(table.drop_columns(["easy", "hard"]).to_pylist(), *answers, strict=True):
+        query = BenchQuery(
+            shape=row["shape"],
+            formula=row["formula"],
+            grounding=dict(row["grounding"]),
+            easy=easy.reshape(-1, row["k"]),
+            hard=hard.reshape(-1, row["k"]),
+            index=row["index"],
+            meaningful=row["meaningful"],
+            links=None if row["links"] is None else np.array(row["links"], dtype=np.int32),
+            asked=row["asked"],
+        )
+        queries.append(query)
+    return QuerySet(tuple(queries), meta)
 
 
 def _split(lists: Any) -> list[Tuples]:
     values, offsets = lists.flatten().to_numpy(), lists.offsets.to_numpy()
     return np.split(values, (offsets - offsets[0])[1:-1]) if len(lists) else []
-
-
-# --- for machines that have NumPy alone --------------------------------------------------------------------------
-
-
-def write_npz(queries: QuerySet, path: PathLike, force: bool = False) -> None:
-    """The queries as plain arrays, readable with NumPy alone; the layout is described in docs/benchmark/index.md.
-
-    What is not scored is among the easy answers there: both are filtered.
-    """
-    groups = queries.by_shape()
-    arrays: dict[str, NDArray[Any]] = {
-        "shapes": np.array(list(groups), dtype=np.str_),
-        "meta": np.array(json.dumps(dict(queries.meta), sort_keys=True)),
-    }
-    for name, members in groups.items():
-        formula = members[0].formula
-        if any(query.formula != formula for query in members):
-            raise BadInput(f"the queries of shape {name!r} have several formulas; they cannot be exported as one")
-        clauses = parse_formula(formula)
-        relations, constants = symbols(clauses, Role.RELATION), symbols(clauses, Role.CONSTANT)
-        # Grounding each symbol with its own position gives the structure.
-        positions = {s: 2 * i for i, s in enumerate(relations)} | {s: i for i, s in enumerate(constants)}
-        edges = [(c, *edge) for c, graph in enumerate(ground_clauses(clauses, positions)) for edge in graph.edges]
-        arrays |= {
-            f"{name}.formula": np.array(formula),
-            f"{name}.edges": np.array(edges, dtype=np.int32),
-            f"{name}.relations": _table([[q.grounding[s] for s in relations] for q in members], len(relations)),
-            f"{name}.constants": _table([[q.grounding[s] for s in constants] for q in members], len(constants)),
-            f"{name}.index": np.array([q.index for q in members], dtype=np.int32),
-        }
-        for kind, of in (("easy", "filtered"), ("hard", "scored")):
-            parts = [getattr(q, of) for q in members]
-            arrays[f"{name}.{kind}"] = np.concatenate(parts)
-            arrays[f"{name}.{kind}_ptr"] = np.cumsum([0, *map(len, parts)]).astype(np.int64)
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    write_bytes(path, buffer.getvalue(), force)
-
-
-def read_npz(path: PathLike, most: int | None = None) -> QuerySet:
-    """Read what `write_npz` wrote, at most so many queries of each shape; needs NumPy alone."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} is not a file of benchmark queries: {error}") from None
-    if "shapes" not in arrays:
-        raise BadInput(f"{path} is a NumPy file, but not of benchmark queries")
-    queries = []
-    for name in arrays["shapes"].tolist():
-        formula = str(arrays[f"{name}.formula"])
-        relations, constants = (symbols(parse_formula(formula), role) for role in (Role.RELATION, Role.CONSTANT))
-        answers = [np.split(arrays[f"{name}.{kind}"], arrays[f"{name}.{kind}_ptr"][1:-1]) for kind in ("easy", "hard")]
-        columns = (arrays[f"{name}.{column}"].tolist() for column in ("relations", "constants", "index"))
-        for views, entities, index, easy, hard in list(zip(*columns, *answers, strict=True))[:most]:
-            grounding = dict(zip((*relations, *constants), (*views, *entities), strict=True))
-            queries.append(BenchQuery(name, formula, grounding, easy, hard, index))
-    return QuerySet(tuple(queries), json.loads(str(arrays["meta"])))
-
-
-def _table(rows: list[list[int]], width: int) -> Tuples:
-    return np.array(rows, dtype=np.int32).reshape(len(rows), width)
 
 
 # --- EFOk-CQA ----------------------------------------------------------------------------------------------------

@@ -116,7 +116,6 @@ class RunManifest:
     queries: Mapping[str, Any]  # digest, count, and what the query set says of itself
     store: Mapping[str, Any]  # graph, entities, relations, observed, and what made the truth values
     version: str = __version__
-    measured: Mapping[str, Any] | None = None  # of results that were measured on another machine
 
     @property
     def digest(self) -> str:
@@ -133,10 +132,7 @@ class RunManifest:
         return given if isinstance(given, str) else "+".join(given)
 
     def to_json(self) -> dict[str, Any]:
-        content = {"protocol": PROTOCOL, **asdict(self)}
-        if self.measured is None:
-            del content["measured"]
-        plain: dict[str, Any] = json.loads(json.dumps(content, default=str))
+        plain: dict[str, Any] = json.loads(json.dumps({"protocol": PROTOCOL, **asdict(self)}, default=str))
         return plain
 
     @staticmethod
