@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 
 from tuplet.lab.bench.evaluate import RunSettings
-from tuplet.lab.bench.formats import read_any
-from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.queries import QuerySet, read_any
 from tuplet.lab.bench.report import Result
 from tuplet.lab.bench.run import default_workers, run
 from tuplet.progress import Progress

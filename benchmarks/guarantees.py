@@ -29,10 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.graph.graph import SPLITS
-from tuplet.lab.bench.formats import read_any
-from tuplet.lab.bench.guarantee import rank_held_out
 from tuplet.lab.bench.hardness import predicted_links, strata
-from tuplet.lab.bench.reliability import everything
+from tuplet.lab.bench.held_out import everything, rank_held_out
+from tuplet.lab.bench.queries import read_any
 from tuplet.query.guarantees import measure, within
 from tuplet.query.ranking import Clauses, Ranking, query_family
 from tuplet.query.source import Source

@@ -18,9 +18,9 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tuplet.lab.bench.formats import read
 from tuplet.lab.bench.hardness import STRATA, largest_stratum
 from tuplet.lab.bench.metrics import bootstrap
+from tuplet.lab.bench.queries import read
 from tuplet.lab.bench.report import Result
 from tuplet.lab.bench.results import ResultRow, RunSettings
 from tuplet.lab.bench.shapes import BETAE, shape

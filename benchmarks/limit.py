@@ -26,7 +26,7 @@ import tuplet
 from tuplet.engines import exact
 from tuplet.engines.effort import Effort
 from tuplet.engines.given import judge
-from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.queries import read_any
 from tuplet.lab.bench.run import refuse_other_graph
 from tuplet.query.ask import Question, read_query, status
 from tuplet.query.hints import hints

@@ -43,9 +43,8 @@ from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.arrays import open_directory
 from tuplet.lab.bench.evaluate import share
-from tuplet.lab.bench.formats import read_efok
 from tuplet.lab.bench.metrics import joint_ranks
-from tuplet.lab.bench.queries import BenchQuery
+from tuplet.lab.bench.queries import BenchQuery, read_efok
 from tuplet.query.logic import PRODUCT
 from tuplet.query.ranking import Ranking
 
@@ -97,7 +96,7 @@ def read_queries(folder: Path, shapes: str, most: int | None) -> dict[str, list[
 
 
 def prepare(arguments: argparse.Namespace) -> None:
-    from tuplet.lab.bench.formats import write_efok
+    from tuplet.lab.bench.queries import write_efok
     from tuplet.lab.bench.sampling import sample
     from tuplet.read.read import read
     from tuplet.truth.parquet import GivenTable

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 
 from paper_steps import Progress, Steps, circumstances
 
-from tuplet.lab.bench.formats import read
+from tuplet.lab.bench.queries import read
 from tuplet.lab.bench.report import Result, topology_table
 
 BUDGETS = (1000, 2000, 4000, 6000, 8000)

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import tuplet
-from tuplet.lab.bench.formats import read
-from tuplet.lab.bench.queries import BenchQuery
+from tuplet.lab.bench.queries import BenchQuery, read
 from tuplet.lang.ast import And, Atom, Constant, Exists, Free, Name, Not, Or, Query, Term
 from tuplet.proof.checker import check
 from tuplet.proof.plain_store import PlainStore

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.formats import write
+from tuplet.lab.bench.queries import write
 from tuplet.lab.bench.run import default_workers
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import JOINT

@@ -28,7 +28,7 @@ import numpy as np
 from shootout_engines import Edges, clauses_of
 
 import tuplet
-from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.queries import read_any
 from tuplet.lab.bench.run import refuse_other_graph
 
 HERE = Path(__file__).resolve().parent

@@ -24,7 +24,7 @@ def measure(engine: str, arguments: argparse.Namespace) -> None:
     import torch
 
     from tuplet.lab.bench.evaluate import Evaluator
-    from tuplet.lab.bench.formats import read_any
+    from tuplet.lab.bench.queries import read_any
     from tuplet.lab.bench.results import RunSettings
     from tuplet.settings import pairs
     from tuplet.store import open_store

@@ -17,9 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tuplet.lab.bench.formats import read, write
 from tuplet.lab.bench.hardness import STRATA
-from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.queries import QuerySet, read, write
 from tuplet.lab.bench.query_types import select
 from tuplet.lab.bench.run import default_workers
 from tuplet.lab.bench.sampling import sample

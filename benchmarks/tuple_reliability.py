@@ -22,8 +22,8 @@ import torch
 
 from tuplet.build import with_valid
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
-from tuplet.lab.bench.formats import read_any
-from tuplet.lab.bench.reliability import TENTHS, JudgedTuples, as_text, everything, families, judge
+from tuplet.lab.bench.held_out import TENTHS, JudgedTuples, as_text, everything, families, judge
+from tuplet.lab.bench.queries import read_any
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import JOINT
 from tuplet.query.source import Source

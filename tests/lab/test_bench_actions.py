@@ -12,7 +12,7 @@ from random_graph import random_graph
 from small_store import make_store, numbers
 
 from tuplet.cli.commands import main
-from tuplet.lab.bench.formats import read
+from tuplet.lab.bench.queries import read
 from tuplet.lab.bench.results import read_rows
 
 

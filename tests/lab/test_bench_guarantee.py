@@ -16,10 +16,8 @@ from tuplet.cli.commands import main
 from tuplet.engines import brute
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.formats import write
-from tuplet.lab.bench.guarantee import guarantee, learn, rank_held_out
-from tuplet.lab.bench.queries import BenchQuery, QuerySet
-from tuplet.lab.bench.reliability import everything
+from tuplet.lab.bench.held_out import everything, guarantee, learn, rank_held_out
+from tuplet.lab.bench.queries import BenchQuery, QuerySet, write
 from tuplet.lab.bench.sampling import sample
 from tuplet.query.guarantees import SCALE
 from tuplet.query.ranking import query_shape

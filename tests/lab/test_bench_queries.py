@@ -16,8 +16,7 @@ from random_graph import random_graph
 
 from tuplet.errors import BadInput
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.formats import read, read_any, read_betae, read_efok, write, write_efok
-from tuplet.lab.bench.queries import BenchQuery, QuerySet
+from tuplet.lab.bench.queries import BenchQuery, QuerySet, read, read_any, read_betae, read_efok, write, write_efok
 from tuplet.lab.bench.sampling import sample
 from tuplet.lab.bench.shapes import BETAE, JOINT, parse_formula, shape
 from tuplet.lab.benchmark_forms import parse_betae, parse_efok

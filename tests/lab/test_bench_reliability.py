@@ -12,8 +12,8 @@ from tuplet.engines import brute
 from tuplet.errors import BadInput
 from tuplet.graph.graph import SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.names import Vocabulary
+from tuplet.lab.bench.held_out import as_text, errors_by_chance, everything, families, judge, reliability_of
 from tuplet.lab.bench.queries import BenchQuery, QuerySet
-from tuplet.lab.bench.reliability import as_text, errors_by_chance, everything, families, judge, reliability_of
 from tuplet.lab.bench.sampling import sample
 from tuplet.query.source import Source
 from tuplet.truth.edges import observed_facts

@@ -21,8 +21,7 @@ from small_store import numbers
 
 from tuplet.errors import BadInput, BudgetExceeded, TupletError
 from tuplet.graph.graph import KnowledgeGraph
-from tuplet.lab.bench.formats import write
-from tuplet.lab.bench.queries import QuerySet
+from tuplet.lab.bench.queries import QuerySet, write
 from tuplet.lab.bench.query_types import select
 from tuplet.lab.bench.report import Result, write_report
 from tuplet.lab.bench.results import RunSettings, read_rows
@@ -52,7 +51,7 @@ def test_workers_threads_and_blocks_change_nothing(store: Path, queries: QuerySe
 SCRIPT = """
 import sys, time
 from tuplet.lab.bench.evaluate import Evaluator
-from tuplet.lab.bench.formats import read
+from tuplet.lab.bench.queries import read
 from tuplet.lab.bench.run import run
 at_once = Evaluator.evaluate
 def slowly(*arguments):

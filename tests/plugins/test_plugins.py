@@ -22,7 +22,7 @@ import tuplet
 from tuplet import settings
 from tuplet.cli.commands import main
 from tuplet.errors import BadInput
-from tuplet.lab.bench.formats import read_any
+from tuplet.lab.bench.queries import read_any
 from tuplet.lab.bench.results import read_rows
 from tuplet.lab.bench.run import run
 from tuplet.server.app import Application

@@ -134,7 +134,7 @@ def run_train(arguments: argparse.Namespace) -> Any:
 
 
 def run_guarantee(arguments: argparse.Namespace) -> dict[str, Any]:
-    from tuplet.lab.bench.guarantee import guarantee, summary
+    from tuplet.lab.bench.held_out import guarantee, summary
 
     with Progress(quiet=arguments.quiet) as progress:
         report = progress.counting("held-out queries")
@@ -150,8 +150,8 @@ def run_bench(arguments: argparse.Namespace) -> dict[str, Any] | str:
 def bench_sample(arguments: argparse.Namespace) -> dict[str, Any]:
     """`tuplet bench sample`: grounded queries, their number by shape, and what could not be filled."""
     from tuplet.graph.graph import KnowledgeGraph
-    from tuplet.lab.bench.formats import write, write_efok
     from tuplet.lab.bench.hardness import STRATA
+    from tuplet.lab.bench.queries import write, write_efok
     from tuplet.lab.bench.query_types import select
     from tuplet.lab.bench.run import default_workers
     from tuplet.lab.bench.sampling import sample
@@ -237,7 +237,7 @@ def _pool(arguments: argparse.Namespace) -> AbstractContextManager[Executor | No
 
 
 def _queries(arguments: argparse.Namespace) -> QuerySet:
-    from tuplet.lab.bench.formats import read_any
+    from tuplet.lab.bench.queries import read_any
 
     queries = read_any(arguments.queries)
     return queries if arguments.per_shape is None else queries.first(arguments.per_shape)
@@ -278,7 +278,7 @@ def bench_report(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def bench_reliability(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """`tuplet bench reliability`: how often predicted tuples are right, by families of queries and tenths of truth."""
-    from tuplet.lab.bench.reliability import as_text, everything, families, judge
+    from tuplet.lab.bench.held_out import as_text, everything, families, judge
     from tuplet.lab.bench.run import refuse_other_graph
     from tuplet.store import open_store
 
