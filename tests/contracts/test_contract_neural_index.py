@@ -17,9 +17,8 @@ from tuplet.engines.ns3.batch import ClauseBatch
 from tuplet.engines.ns3.engine import Ns3
 from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.errors import BadInput, Refused
-from tuplet.lab.baselines.answering import NeuralIndex, by_pattern, scores
 from tuplet.lab.baselines.embedding import QueryModelSettings
-from tuplet.lab.baselines.models import create
+from tuplet.lab.baselines.models import NeuralIndex, by_pattern, create, scores
 from tuplet.predict.embeddings import ComplEx
 from tuplet.predict.model_folder import save
 from tuplet.query.limits import NO_DEADLINE, Limits

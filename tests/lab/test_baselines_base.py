@@ -191,7 +191,7 @@ said = {e.name: (e.summary, e.batched, e.marginal, e.served, [f.name for f in fi
 assert said["fit"][4] == ["most", "mode"], said
 """
 USED = """
-import tuplet.lab.baselines.symbolic, tuplet.lab.baselines.answering
+import tuplet.lab.baselines.symbolic, tuplet.lab.baselines.models
 import tuplet.lab.bench.evaluate, tuplet.lab.bench.queries
 """
 

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.lab.baselines.answering import by_pattern, scores, softmax
 from tuplet.lab.baselines.embedding import Link, Pattern, QueryEmbedding, QueryModelSettings, walk
-from tuplet.lab.baselines.models import MODELS, create, settings_for
+from tuplet.lab.baselines.models import MODELS, by_pattern, create, scores, settings_for, softmax
 from tuplet.query.ranking import Edge, QueryGraph
 
 SMALL = QueryModelSettings(dim=4, gamma=6.0, hidden=8)

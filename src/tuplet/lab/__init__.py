@@ -14,7 +14,7 @@ PLUGINS = {
         "efok": "tuplet.lab.benchmark_forms:parse_efok",
         "betae": "tuplet.lab.benchmark_forms:parse_betae",
     },
-    "indexes": {"neural": "tuplet.lab.baselines.answering:NeuralIndex"},
+    "indexes": {"neural": "tuplet.lab.baselines.models:NeuralIndex"},
     "commands": {
         "train": "tuplet.lab.commands:TRAIN",
         "bench": "tuplet.lab.commands:BENCH",

@@ -141,13 +141,17 @@ class QueryModel(nn.Module, ABC):
     kind: ClassVar[str]
     published: ClassVar[QueryModelSettings]  # for FB15k-237, and any other graph that is not named next
     elsewhere: ClassVar[Mapping[int, Mapping[str, float]]] = {}  # what differs, by a graph's number of entities
-    needs_constants: ClassVar[bool] = True  # whether a state begins at constants
     rests_on_predictor: ClassVar[bool] = False  # whether it takes the tables of a link predictor, see `adopt`
     own_loss: ClassVar[bool] = False  # whether only its own `loss` trains it
 
     def __init__(self, entities: int, relations: int, settings: QueryModelSettings) -> None:
         super().__init__()
         self.entity_count, self.relation_count, self.settings = entities, relations, settings
+
+    @staticmethod
+    def reaches(pattern: Pattern, target: int) -> bool:
+        """Whether a state of the target says something about the query."""
+        return True
 
     @abstractmethod
     def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
@@ -188,6 +192,11 @@ class QueryModel(nn.Module, ABC):
 
 class QueryEmbedding(QueryModel):
     """A model by operators on states; the order in which they are applied is `walk`'s."""
+
+    @staticmethod
+    def reaches(pattern: Pattern, target: int) -> bool:
+        """Whether a constant, where states begin, reaches the target."""
+        return bool(walk(pattern, target)[-1][1])
 
     @abstractmethod
     def entities(self, ids: Tensor) -> Tensor:

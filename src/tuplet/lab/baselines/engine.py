@@ -1,7 +1,7 @@
 """The baselines as engines: tuples are ranked by the product of their members' marginals.
 
 A baseline answers marginally, one score vector over all entities for each free variable, computed in `symbolic.py` or
-`answering.py`; ranking tuples, options and refusals are written once for all of them. What it computes with is imported
+`models.py`; ranking tuples, options and refusals are written once for all of them. What it computes with is imported
 when it is first used: listing engines needs no torch.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +25,28 @@ from tuplet.query.ranking import Clauses, QueryGraph, Ranking, stop_ranking
 from tuplet.query.source import Source
 from tuplet.settings import knob
 
+M = TypeVar("M")
+Load: TypeAlias = Callable[[str, str], M]  # a folder and a device → a model
 
-def refuse_other_sizes(path: str, entities: int, relations: int, source: Source) -> None:
-    """Raise `BadInput` for a model of another graph than the one that is asked."""
+
+def open_once(load: Load[M], path: str, device: str, source: Source) -> M:
+    """The model in a folder, opened once; it must be of the graph that is asked."""
+    from tuplet.predict.model_folder import DESCRIPTION, describe, find_model_folder
+
+    about = describe(path)
     sizes = len(source.graph.entities), len(source.graph.relations)
-    if (entities, relations) != sizes:
+    if (about["entities"], about["relations"]) != sizes:
         raise BadInput(
-            f"the model {path} has {entities:,} entities and {relations:,} relations, "
+            f"the model {path} has {about['entities']:,} entities and {about['relations']:,} relations, "
             f"the graph {sizes[0]:,} and {sizes[1]:,}"
         )
+    opened: M = _open(load, path, device, (find_model_folder(path) / DESCRIPTION).stat().st_mtime_ns)
+    return opened
+
+
+@lru_cache(maxsize=2)
+def _open(load: Load[M], path: str, device: str, changed: int) -> M:
+    return load(path, device)
 
 
 @dataclass(frozen=True)
@@ -205,7 +219,7 @@ class TrainedEngine(BaselineEngine):
     served = False
     values = "softmax of the scores over all entities"
 
-    module = "answering"
+    module = "models"
 
     def refuse(self, clause: QueryGraph) -> None:
         self.code.refuse_unreached(self.name, clause)

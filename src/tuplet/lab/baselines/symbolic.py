@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from pathlib import Path
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 from tuplet.engines.ns3.algorithm import BoxBudget
 from tuplet.engines.ns3.run import by_shape, make_search, marginal_vectors
 from tuplet.errors import BadInput, Refused
-from tuplet.lab.baselines.engine import CqdOptions, FitOptions, QtoOptions, refuse_other_sizes
+from tuplet.lab.baselines.engine import CqdOptions, FitOptions, QtoOptions, open_once
 from tuplet.predict.device import AdamW, pick_device
 from tuplet.predict.embeddings import EmbeddingModel
 from tuplet.predict.model_folder import load_embeddings
@@ -159,7 +158,9 @@ def cqd(
     every entity, the others keep their vectors.
     """
     if options.method == "co" or options.model:
-        model = open_predictor(options.model, options.device, source, "cqd")
+        if not options.model:
+            raise BadInput("engine 'cqd' needs a trained link predictor here: option model=FOLDER (tuplet train)")
+        model = open_once(load_embeddings, options.model, str(pick_device(options.device)), source)
         return score_by_model(queries, model, options, logic, deadline)
     search = make_search(queries, source, logic, deadline)
     # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
@@ -400,19 +401,3 @@ def _rows(model: EmbeddingModel, guess: Tensor, end: End) -> Tensor:
 def _truth(score: Tensor, negated: bool) -> Tensor:
     """σ(score), or 1 − σ(score) = σ(−score), which keeps its digits."""
     return torch.sigmoid(-score if negated else score)
-
-
-@lru_cache(maxsize=1)
-def _load_predictor(path: str, device: str, changed: int) -> EmbeddingModel:
-    return load_embeddings(path, device)
-
-
-def open_predictor(path: str, device: str, source: Source, engine: str) -> EmbeddingModel:
-    """The link predictor that an option names, opened once; it must be of the graph that is asked."""
-    if not path:
-        raise BadInput(f"engine {engine!r} needs a trained link predictor here: option model=FOLDER (tuplet train)")
-    description = Path(path) / "model.json"
-    changed = description.stat().st_mtime_ns if description.exists() else 0
-    model = _load_predictor(str(path), str(pick_device(device)), changed)
-    refuse_other_sizes(path, model.entities, model.relations, source)
-    return model
