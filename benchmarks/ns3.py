@@ -42,9 +42,9 @@ from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.arrays import open_directory
-from tuplet.lab.bench.evaluate import share
 from tuplet.lab.bench.metrics import joint_ranks
 from tuplet.lab.bench.queries import BenchQuery, read_efok
+from tuplet.lab.bench.run import share
 from tuplet.query.logic import PRODUCT
 from tuplet.query.ranking import Ranking
 

@@ -23,9 +23,9 @@ def measure(engine: str, arguments: argparse.Namespace) -> None:
     import numpy as np
     import torch
 
-    from tuplet.lab.bench.evaluate import Evaluator
     from tuplet.lab.bench.queries import read_any
     from tuplet.lab.bench.results import RunSettings
+    from tuplet.lab.bench.run import Evaluator
     from tuplet.settings import pairs
     from tuplet.store import open_store
 

@@ -158,13 +158,13 @@ def query_models() -> None:
     torch.set_num_threads(1)
     model: Any = create("betae", 14_505, 237, QueryModelSettings(dim=100, gamma=20.0, hidden=200))
     batches = [
-        (shape, torch.randint(14_505, (100, shape.constants)), torch.randint(474, (100, len(shape.edges))))
+        (shape, 0, torch.randint(14_505, (100, shape.constants)), torch.randint(474, (100, len(shape.edges))))
         for shape in PATTERNS.values()
     ]
 
     def step(alone: bool) -> None:
         model.zero_grad(set_to_none=True)
-        states = [model.embed(s, 0, c, v) for s, c, v in batches] if alone else model.embed_many(batches)
+        states = [model.embed(*batch) for batch in batches] if alone else model.embed_many(batches)
         torch.cat(states).sum().backward()
 
     step(alone=False)

@@ -192,7 +192,7 @@ assert said["fit"][4] == ["most", "mode"], said
 """
 USED = """
 import tuplet.lab.baselines.symbolic, tuplet.lab.baselines.models
-import tuplet.lab.bench.evaluate, tuplet.lab.bench.queries
+import tuplet.lab.bench.run, tuplet.lab.bench.queries
 """
 
 

@@ -123,7 +123,7 @@ def test_batches_give_what_single_queries_give(name: str) -> None:
     for i in range(5):
         alone = made.logits(made.embed(pattern, 0, constants[i : i + 1], views[i : i + 1]))
         torch.testing.assert_close(together[i : i + 1], alone)
-    many = made.embed_many([(pattern, constants[:2], views[:2]), (pattern, constants[2:], views[2:])])
+    many = made.embed_many([(pattern, 0, constants[:2], views[:2]), (pattern, 0, constants[2:], views[2:])])
     torch.testing.assert_close(torch.cat(many), made.embed(pattern, 0, constants, views))
 
 

@@ -14,10 +14,10 @@ from small_store import make_store, plain
 from tuplet.engines import brute
 from tuplet.engines.brute import score
 from tuplet.errors import TupletError
-from tuplet.lab.bench.evaluate import Evaluator, marginal_rows, ranks_of
 from tuplet.lab.bench.metrics import NAMES, from_marginals, joint_ranks, product_ranks
 from tuplet.lab.bench.queries import QuerySet
 from tuplet.lab.bench.results import ResultRow, RunSettings
+from tuplet.lab.bench.run import Evaluator, marginal_rows, ranks_of
 from tuplet.lab.bench.sampling import sample
 from tuplet.query.limits import NO_DEADLINE, Limits
 from tuplet.query.ranking import Ranking

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from repeatable import examples
 from tuplet.errors import BadInput
-from tuplet.lab.bench.metrics import NAMES, bootstrap, coverage, from_marginals, joint_ranks
+from tuplet.lab.bench.metrics import NAMES, bootstrap, from_marginals, joint_ranks
 
 PAIRS = np.array([[0, 1], [1, 1], [2, 0], [2, 2], [0, 0], [1, 2]])
 
@@ -235,8 +235,7 @@ def test_bootstrap_is_seeded_and_covers() -> None:
     assert overall.high - overall.low == pytest.approx(2 * 1.96 * 0.2887 / 20 / 2**0.5, rel=0.15)
 
 
-def test_coverage_and_empty_results() -> None:
-    assert coverage([True, False, True, True]) == 0.75
+def test_empty_results() -> None:
     with pytest.raises(BadInput, match="no results"):
         bootstrap({})
     with pytest.raises(BadInput, match="'a' has no results"):

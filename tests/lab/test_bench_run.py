@@ -50,7 +50,7 @@ def test_workers_threads_and_blocks_change_nothing(store: Path, queries: QuerySe
 
 SCRIPT = """
 import sys, time
-from tuplet.lab.bench.evaluate import Evaluator
+from tuplet.lab.bench.run import Evaluator
 from tuplet.lab.bench.queries import read
 from tuplet.lab.bench.run import run
 at_once = Evaluator.evaluate

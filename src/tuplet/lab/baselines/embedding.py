@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -119,6 +119,9 @@ def walk(pattern: Pattern, target: int) -> tuple[tuple[int, tuple[Message, ...]]
     return (*steps, (target, tuple(reached(target))))
 
 
+Batch: TypeAlias = tuple[Pattern, int, Tensor, Tensor]  # pattern, target, constants [n, ·], views [n, edges]
+
+
 @dataclass(frozen=True)
 class QueryModelSettings:
     """The size of a model and its loss; what only one model has is in its own file."""
@@ -154,12 +157,12 @@ class QueryModel(nn.Module, ABC):
         return True
 
     @abstractmethod
-    def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
-        """Queries of one pattern: constants [n, ·] and views [n, edges] → states of `target` [n, width]."""
+    def embed_many(self, batches: Sequence[Batch]) -> list[Tensor]:
+        """States [n, width] of the target of each batch."""
 
-    def embed_many(self, batches: Sequence[tuple[Pattern, Tensor, Tensor]]) -> list[Tensor]:
-        """States of variable 0 for batches of several patterns: (pattern, constants, views) each."""
-        return [self.embed(pattern, 0, constants, views) for pattern, constants, views in batches]
+    def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
+        """States [n, width] of the target of one batch."""
+        return self.embed_many([(pattern, target, constants, views)])[0]
 
     @abstractmethod
     def logits(self, state: Tensor, candidates: Tensor | None = None) -> Tensor:
@@ -214,14 +217,8 @@ class QueryEmbedding(QueryModel):
     def negate(self, state: Tensor) -> Tensor:
         """States [n, width] → [n, width]."""
 
-    def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
-        return self._walk_together([(pattern, target, constants, views)])[0]
-
-    def embed_many(self, batches: Sequence[tuple[Pattern, Tensor, Tensor]]) -> list[Tensor]:
-        return self._walk_together([(pattern, 0, constants, views) for pattern, constants, views in batches])
-
-    def _walk_together(self, batches: Sequence[tuple[Pattern, int, Tensor, Tensor]]) -> list[Tensor]:
-        """States of the targets of (pattern, target, constants, views).
+    def embed_many(self, batches: Sequence[Batch]) -> list[Tensor]:
+        """States [n, width] of the target of each batch.
 
         All batches walk side by side, so that each operator is called once for all that is ready: a GPU spends its time
         on numbers, not on starting small kernels; and on the way back the entity table is passed over only once.

@@ -23,6 +23,7 @@ from tuplet.engines.ns3.batch import ClauseBatch, Term
 from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.errors import BadInput, CorruptStore, Refused, unknown
 from tuplet.lab.baselines.embedding import (
+    Batch,
     Link,
     Pattern,
     QueryEmbedding,
@@ -321,7 +322,10 @@ class LMPNN(QueryModel):
     def row(self, view: Tensor) -> Tensor:
         return self.relation[(view >> 1) + (view & 1) * self.relation_count]
 
-    def embed(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
+    def embed_many(self, batches: Sequence[Batch]) -> list[Tensor]:
+        return [self._pass_messages(*batch) for batch in batches]
+
+    def _pass_messages(self, pattern: Pattern, target: int, constants: Tensor, views: Tensor) -> Tensor:
         states = {~place: self.entity[column] for place, column in enumerate(constants.T)}
         for variable in range(pattern.variables):
             states[variable] = (self.free if variable == target else self.exists).expand(len(constants), -1)

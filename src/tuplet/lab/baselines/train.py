@@ -184,7 +184,7 @@ class QueryTask(Task):
         for name, count in self.counts.items():
             queries = self.queries[name]
             chosen = queries.take(torch.randint(len(queries), (count,), device=self.device))
-            batches.append((PATTERNS[name], chosen.constants, chosen.views))
+            batches.append((PATTERNS[name], 0, chosen.constants, chosen.views))
             which = torch.randint(chosen.answers.shape[1], (count, 1), device=self.device)
             answers.append(chosen.answers.gather(1, which))
             weights.append((chosen.count + 4).rsqrt())

@@ -285,8 +285,8 @@ def bootstrap(
 ) -> tuple[dict[str, Estimate], Estimate]:
     """Means over the queries of each shape and over shapes, with percentile intervals from resampled queries.
 
-    A query that an engine did not answer belongs in `values` as 0 (missed); `coverage` tells how many there are. Each
-    shape is resampled by its own stream, seeded by the seed and its name.
+    A query that an engine did not answer belongs in `values` as 0 (missed). Each shape is resampled by its own stream,
+    seeded by the seed and its name.
 
     >>> shapes, overall = bootstrap({"2fp": [0.0, 1.0], "2fd": [1.0, 1.0]})
     >>> shapes["2fp"].mean, overall.mean, overall.high
@@ -314,7 +314,3 @@ def bootstrap(
         queries=sum(e.queries for e in estimates.values()),
     )
     return estimates, overall
-
-
-def coverage(answered: ArrayLike) -> float:
-    return float(np.mean(np.asarray(answered, dtype=bool)))
