@@ -54,7 +54,7 @@ def script(shell: str, command: CommandParser) -> str:
     if shell == "fish":
         return _fish(found)
     paths = " | ".join(f'"{one.path}"' for one in found if " " in one.path)
-    return {"bash": BASH, "zsh": ZSH}[shell].format(paths=paths, cases=_cases(found))
+    return SCRIPTS[shell].format(place=_PLACE.format(paths=paths, cases=_cases(found)))
 
 
 def run_completion(arguments: argparse.Namespace) -> str:
@@ -64,11 +64,7 @@ def run_completion(arguments: argparse.Namespace) -> str:
     return script(arguments.shell, parser()).rstrip("\n")
 
 
-BASH = """\
-# eval "$(tuplet completion bash)", or save it as ~/.local/share/bash-completion/completions/tuplet
-_tuplet() {{
-  local word="${{COMP_WORDS[COMP_CWORD]}}" last="${{COMP_WORDS[COMP_CWORD-1]}}" at=tuplet part offered=
-  for part in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+_PLACE = """\
     case "$at $part" in
       {paths}) at="$at $part" ;;
     esac
@@ -76,29 +72,30 @@ _tuplet() {{
   case "$at $last" in
 {cases}
   esac
-  COMPREPLY=($(compgen -W "$offered" -- "$word"))
+"""
+SCRIPTS = {
+    "bash": """\
+# eval "$(tuplet completion bash)", or save it as ~/.local/share/bash-completion/completions/tuplet
+_tuplet() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}" last="${{COMP_WORDS[COMP_CWORD-1]}}" at=tuplet part offered=
+  for part in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+{place}  COMPREPLY=($(compgen -W "$offered" -- "$word"))
 }}
 complete -o default -F _tuplet tuplet
-"""
-ZSH = """\
+""",
+    "zsh": """\
 #compdef tuplet
 # eval "$(tuplet completion zsh)" after compinit, or save it as _tuplet in a folder of $fpath
 _tuplet() {{
   local at=tuplet part last="${{words[CURRENT-1]}}"
   local offered=
   for part in "${{(@)words[2,CURRENT-1]}}"; do
-    case "$at $part" in
-      {paths}) at="$at $part" ;;
-    esac
-  done
-  case "$at $last" in
-{cases}
-  esac
-  [[ -n $offered ]] && compadd -- ${{=offered}}
+{place}  [[ -n $offered ]] && compadd -- ${{=offered}}
   [[ $PREFIX == -* ]] || _files
 }}
 if [[ $funcstack[1] == _tuplet ]]; then _tuplet "$@"; else compdef _tuplet tuplet; fi
-"""
+""",
+}
 
 
 def _cases(found: list[Completion]) -> str:

@@ -23,6 +23,7 @@ from tuplet.graph.versions import pair_key
 from tuplet.progress import counted
 from tuplet.query.source import Source
 
+_CHUNK = 1 << 16  # entities at a time
 FORMATS = (".nt", ".ttl", ".parquet", ".csv", ".graphml")
 Tagged = tuple[str, Plain, str]  # attribute, value, language tag
 
@@ -112,6 +113,15 @@ class ExportContent:
             number = int(np.count_nonzero(stated))
             self.counts.update(stated=number, predicted=len(stated) - number)
             yield ExportedFacts(r, heads, tails, value, stated, date)
+
+    def entities(self) -> Iterator[tuple[str, str, list[Tagged]]]:
+        """Name, label and values of each entity."""
+        words = self.graph.entities
+        for start in range(0, len(words), _CHUNK):
+            numbers = np.arange(start, min(start + _CHUNK, len(words)))
+            values = self.values(-1, numbers)
+            for i, name in zip(numbers.tolist(), words.names(numbers), strict=True):
+                yield name, words.label(i), values.get(i, [])
 
     def _places(self, r: int, heads: NDArray[np.int32], tails: NDArray[np.int32]) -> NDArray[np.int64]:
         return self.graph.adjacency.find_many(heads, np.full(len(heads), r, np.int32), tails)

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-import numpy as np
-
 from tuplet.errors import BadInput
 from tuplet.export.export import ExportContent, Tagged, typed_text
 from tuplet.export.tables import column_kinds
@@ -17,7 +15,6 @@ HEADER = """<?xml version="1.0" encoding="UTF-8"?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 """
 _TYPES: dict[Kind, str] = {"integer": "long", "number": "double", "boolean": "boolean"}
-_CHUNK = 1 << 16
 
 
 def write_graphml(content: ExportContent, path: Path) -> None:
@@ -40,20 +37,14 @@ def write_graphml(content: ExportContent, path: Path) -> None:
                 about = f'attr.name={_quote(name)} attr.type="{_TYPES.get(kind, "string")}"'
                 stream.write(f'<key id="{key}" for="{element}" {about}/>\n')
         stream.write('<graph edgedefault="directed">\n')
-        for start in range(0, len(graph.entities), _CHUNK):
-            numbers = np.arange(start, min(start + _CHUNK, len(graph.entities)))
-            values = content.values(-1, numbers)
-            for i, name in zip(numbers.tolist(), graph.entities.names(numbers), strict=True):
-                said: list[Tagged] = [pair for pair in values.get(i, []) if pair[0] != "label"]
-                if label := graph.entities.label(i):
-                    said.append(("label", label, ""))
-                stream.write(f"<node id={_quote(name)}>{data('node', said)}</node>\n")
+        for name, label, several in content.entities():
+            said: list[Tagged] = [value for value in several if value[0] != "label"]
+            said += [("label", label, "")] if label else []
+            stream.write(f"<node id={_quote(name)}>{data('node', said)}</node>\n")
         for facts in content.facts():
             heads, tails = (graph.entities.names(ends) for ends in (facts.heads, facts.tails))
-            values, every = (
-                content.values(facts.relation, facts.keys),
-                ("relation", graph.relations.name(facts.relation), ""),
-            )
+            values = content.values(facts.relation, facts.keys)
+            every = ("relation", graph.relations.name(facts.relation), "")
             for i, key in enumerate(facts.keys.tolist()):
                 said = [every, *values.get(key, ())]
                 said += [("truth", float(facts.truth[i]), "")] if content.weighted else []

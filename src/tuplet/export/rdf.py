@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
 from urllib.parse import quote
 
 import numpy as np
@@ -28,7 +27,6 @@ REIFIES = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#reifies>"
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\\x7f-\x9f\ud800-\udfff]+")
 _BLANK = re.compile(r"_:[A-Za-z0-9]+")
 _LOCAL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_CHUNK = 1 << 16  # entities at a time
 
 Term = Callable[[str], str]
 # Writes what is said about a fact: its number, the fact in one piece, properties and values.
@@ -90,7 +88,13 @@ def _write(content: ExportContent, path: Path, name: Term, annotate: Annotate, h
                 if i in said:
                     stream.writelines(annotate(number, fact, said[i]))
                     number += 1
-        _write_entities(content, stream, name)
+        label_names = graph.notes.get("label_attributes", ())
+        for entity, label, several in content.entities():
+            subject = name(entity) if label or several else ""
+            if label and label not in {value for attribute, value, _ in several if attribute in label_names}:
+                stream.write(f"{subject} {name(LABEL)} {literal(label)} .\n")
+            for attribute, value, tag in several:
+                stream.write(f"{subject} {name(attribute)} {literal(value, tag, name)} .\n")
         for r in range(len(graph.relations)):
             if label := graph.relations.label(r):
                 stream.write(f"{name(graph.relations.name(r))} {name(LABEL)} {literal(label)} .\n")
@@ -110,23 +114,6 @@ def _gather(content: ExportContent, facts: ExportedFacts, name: Term) -> dict[in
             for attribute, value, tag in values.get(key, ()):
                 found.setdefault(i, []).append((name(attribute), literal(value, tag, name)))
     return found
-
-
-def _write_entities(content: ExportContent, stream: TextIO, name: Term) -> None:
-    """Labels and values of entities."""
-    entities, label_names = content.graph.entities, content.graph.notes.get("label_attributes", ())
-    for start in range(0, len(entities), _CHUNK):
-        ids = np.arange(start, min(start + _CHUNK, len(entities)))
-        values = content.values(-1, ids)
-        for i in ids.tolist():
-            several, label = values.get(i, []), entities.label(i)
-            if not several and not label:
-                continue
-            subject = name(entities.name(i))
-            if label and label not in {value for attribute, value, _ in several if attribute in label_names}:
-                stream.write(f"{subject} {name(LABEL)} {literal(label)} .\n")
-            for attribute, value, tag in several:
-                stream.write(f"{subject} {name(attribute)} {literal(value, tag, name)} .\n")
 
 
 def literal(value: Plain, tag: str = "", name: Term = term) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -92,8 +92,12 @@ class Answer:
         return row(dict(self.values), dict(self.labels), self.truth, self.status, [dict(fact) for fact in self._facts])
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{variable} = {show(self, variable)}" for variable in self.values)
-        return f"<Answer: {values}; truth {percent(self.truth)}, {self.status or 'status not known'}>"
+        return f"<Answer: {self._in_words()}; truth {percent(self.truth)}, {self.status or 'status not known'}>"
+
+    def _in_words(self) -> str:
+        """The tuple for people: each variable with its value."""
+        cells = show_cells(self.values, self.labels, self.prefixes)
+        return ", ".join(f"{variable} = {cell}" for variable, cell in zip(self.values, cells, strict=True))
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()
@@ -120,10 +124,9 @@ class Explanation:
     def title(self) -> str:
         """The tuple, its truth and its status."""
         answer = self.answer
-        named = ", ".join(f"{variable} = {show(answer, variable)}" for variable in answer.values)
         if not answer.truth:
-            return f"{named}   truth 0: no facts, stated or predicted, make it true"
-        return f"{named}   truth {percent(answer.truth)}, {answer.status or 'status not known'}"
+            return f"{answer._in_words()}   truth 0: no facts, stated or predicted, make it true"
+        return f"{answer._in_words()}   truth {percent(answer.truth)}, {answer.status or 'status not known'}"
 
     def __str__(self) -> str:
         facts, short = self.answer.witness, self.answer.prefixes.short
@@ -163,9 +166,9 @@ def format_evidence(fact: Fact) -> list[str]:
     return found
 
 
-def show(answer: Answer, variable: str) -> str:
-    """An entity for people: its label, and its name too where the label does not tell it."""
-    return answer.prefixes.short(show_cell(answer.values[variable], answer.labels[variable]))
+def show_cells(values: Mapping[str, Any], labels: Mapping[str, str], prefixes: Prefixes) -> list[str]:
+    """The values of an answer for people."""
+    return [prefixes.short(show_cell(value, labels[name])) for name, value in values.items()]
 
 
 def show_cell(value: Any, label: str) -> str:
@@ -226,6 +229,15 @@ def csv_text(table: pyarrow.Table, safe: bool = False) -> str:
     sink = pa.BufferOutputStream()
     pyarrow.csv.write_csv(pa.table(columns, names), sink)
     return bytes(sink.getvalue()).decode()
+
+
+def _dictionary(ids: NDArray[np.int32], words: Callable[[list[int]], list[str]]) -> pyarrow.Array:
+    """The words of entities, each read once."""
+    import pyarrow as pa
+
+    distinct, index = np.unique(ids, return_inverse=True)
+    # Two entities may share a label (or have none), but a dictionary lists each word once.
+    return pa.array(words(distinct.tolist()), pa.string()).dictionary_encode().take(pa.array(index, pa.int32()))
 
 
 def slim(answers: Answers) -> Answers:
@@ -437,46 +449,30 @@ class Answers(Sequence[Answer]):
 
         if self.number is not None:
             return pa.table([[self.number.answers], [self.number.expected]], [self.number.name, "expected"])
-        columns: dict[str, Any] = {}
-        entities = self.graph.entities
+        columns, more, entities = dict[str, Any](), dict[str, Any](), self.graph.entities
         places = range(len(self.variables)) if self.columns is None else self.columns
         for variable, place in zip(self.variables, places, strict=True):
             if isinstance(place, int):
-                columns[variable] = self._dictionary(self.ranking.tuples[:, place], entities.name)
-            else:
-                plain = [str(value) if isinstance(value, Named) else value for value in place]
-                try:
-                    columns[variable] = pa.array(plain)
-                except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types
-                    cells = [None if value is None else show_cell(value, "") for value in plain]
-                    columns[variable] = pa.array(cells, pa.string())
-        for variable, place in zip(self.variables, places, strict=True):
-            if isinstance(place, int) and entities.labelled:  # where nothing has a label, a column of them says nothing
-                label = self._free_column(f"{variable}_label", columns)
-                columns[label] = self._dictionary(self.ranking.tuples[:, place], entities.label)
-        columns[self._free_column("truth", columns)] = pa.array(self.ranking.truth)
-        columns[self._free_column("status", columns)] = pa.array(self._statuses, pa.string())
+                columns[variable] = _dictionary(self.ranking.tuples[:, place], entities.names)
+                if entities.labelled:  # where nothing has a label, a column of them says nothing
+                    more[f"{variable}_label"] = _dictionary(self.ranking.tuples[:, place], entities.labels_of)
+                continue
+            plain = [str(value) if isinstance(value, Named) else value for value in place]
+            try:
+                columns[variable] = pa.array(plain)
+            except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types
+                cells = [None if value is None else show_cell(value, "") for value in plain]
+                columns[variable] = pa.array(cells, pa.string())
+        more |= {"truth": pa.array(self.ranking.truth), "status": pa.array(self._statuses, pa.string())}
+        for name, column in more.items():
+            while name in columns:  # a variable is called so
+                name += "_"
+            columns[name] = column
         return pa.table(columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The table of `to_arrow` for any library that takes Arrow data: `polars.DataFrame(answers)`."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    @staticmethod
-    def _free_column(name: str, columns: Mapping[str, Any]) -> str:
-        """A column name that no variable took."""
-        while name in columns:
-            name += "_"
-        return name
-
-    @staticmethod
-    def _dictionary(ids: NDArray[np.int32], word: Any) -> Any:
-        import pyarrow as pa
-
-        distinct, index = np.unique(ids, return_inverse=True)
-        # Two entities may share a label (or have none), but a dictionary lists each word once.
-        words = pa.array([word(int(i)) for i in distinct], pa.string()).dictionary_encode()
-        return words.take(pa.array(index, pa.int32()))
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table of `to_arrow` as a data frame."""
@@ -520,15 +516,11 @@ class Answers(Sequence[Answer]):
         number = len(self)
         first, last = shorten_rows(number, number if most is None else most, FIRST, LAST)
         rows = [
-            (self._offset + i, [*self._cells(values, labels), percent(truth), status or "?"])
+            (self._offset + i, [*show_cells(values, labels, self.graph.prefixes), percent(truth), status or "?"])
             for part in (first, last)
             for i, (values, labels, truth, status, _) in zip(part, self._parts(part.start, part.stop), strict=True)
         ]
         return [*self.variables, "truth", "status"], rows, last.start - first.stop
-
-    def _cells(self, values: Mapping[str, Any], labels: Mapping[str, str]) -> list[str]:
-        """The values of an answer for people."""
-        return [self.graph.prefixes.short(show_cell(value, labels[name])) for name, value in values.items()]
 
     def __str__(self) -> str:
         return self.table()
@@ -606,7 +598,7 @@ class Answers(Sequence[Answer]):
         """The first answers as bars of truth, coloured by status (extra `plots`)."""
         rows = [
             {
-                "answer": f"{place}  {' · '.join(self._cells(answer.values, answer.labels))}",
+                "answer": f"{place}  {' · '.join(show_cells(answer.values, answer.labels, answer.prefixes))}",
                 "truth": answer.truth,
                 "status": answer.status or "not known",
             }
