@@ -492,24 +492,20 @@ class PatternReader(ExpressionReader):
                 return disjunction([conjunction(group) for group in found])
 
     def relationship(self, left: Exists, parts: list[Part], new: bool) -> Exists:
-        opening = self.token
+        opening = token = self.token
         back = self.accept("<")
         self.expect("-", "in a relationship")
-        name, steps = "", 1
+        name, steps = "", None
         types: tuple[Name, ...] = ()
         properties: list[tuple[Name, Value]] = []
-        named = False
-        repeated = False
-        token = self.token
         if self.accept("["):
-            token = self.token
-            if token.kind in ("word", "quoted"):
-                name, named = self.relationship_name(new), True
+            if self.token.kind in ("word", "quoted"):
+                token, name = self.token, self.relationship_name(new)
                 self.lists.add(name)  # no other node or relationship is called so
             if self.accept(":"):
                 types = self.types()
             if self.at("*"):
-                steps, repeated = self.steps(), True
+                steps = self.steps()
             if self.token.kind == "parameter":
                 self.fail("a parameter cannot stand for all properties; write {property: $parameter}")
             properties = self.properties()
@@ -519,17 +515,17 @@ class PatternReader(ExpressionReader):
         direction = "" if back == forward else (">" if forward else "<")
         after: list[Part] = []
         right = self.node(after, new)
-        if named and not repeated:
-            self.lists.discard(name)
+        alone = steps is None and name  # one relationship, which has a name
         if steps == 0:
             parts.append(Same(left, right))
-        for step in range(steps):
-            middle = right if step == steps - 1 else self.between(opening, new)
+        count = 1 if steps is None else steps
+        for step in range(1, count + 1):
+            middle = right if step == count else self.between(opening, new)
             # one of a type is no variable, and needs a name only to be told apart
-            unnamed = repeated or not named
-            own = name if not unnamed else f"-{opening.position}-{step}" if types else self.new_name()
-            found = Relationship(token if named else opening, own, types, left, middle, direction, tuple(properties))
-            if named and not repeated:
+            own = alone or (f"-{opening.position}-{step}" if types else self.new_name())
+            found = Relationship(token, own, types, left, middle, direction, tuple(properties))
+            if alone:
+                self.lists.discard(name)
                 self.relationships[name] = found
             parts.append(found)
             left = middle

@@ -102,7 +102,10 @@ def language(text: str) -> str:
 
 
 def _from_beginning(text: str) -> str:
-    return next((name for name, pattern in _BEGINNINGS.items() if pattern.match(text)), "")
+    for name, pattern in _BEGINNINGS.items():
+        if pattern.match(text):
+            return name
+    return ""
 
 
 def _parse_sparql(text: str, prefixes: Mapping[str, str] | None) -> Query:

@@ -28,8 +28,10 @@ number are entities here, and `query.interpretations` takes them for values wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import NoReturn, TypeAlias
 
 from tuplet.errors import hint, nearest
@@ -83,15 +85,7 @@ TRUTH = "truth"
 _ANY_LENGTH = "paths of any length (+ * ?) are not supported, a query has a fixed number of steps; write {}"
 
 
-@dataclass(frozen=True, slots=True)
-class PathParts:
-    """`^path`, `path/path` or `path|path`."""
-
-    sign: str
-    parts: tuple[SparqlPath, ...]
-
-
-SparqlPath: TypeAlias = Name | PathParts
+Path: TypeAlias = Callable[[Term, Term], Formula]  # from a subject and an object to what a path says of them
 
 
 def parse_sparql(text: str, prefixes: Mapping[str, str] | None = None) -> Query:
@@ -139,7 +133,7 @@ class SparqlParser(FilterParser):
             path = self.path(bound, shown)
             while True:
                 item = self.term("an object", bound, shown, literal=True)
-                parts.append(self.walk(path, subject, item))
+                parts.append(path(subject, item))
                 if not self.accept(","):
                     break
             if not self.accept(";"):
@@ -149,7 +143,7 @@ class SparqlParser(FilterParser):
             if self.token.text in (".", "}", "]"):
                 return
 
-    def path(self, bound: set[str], shown: bool = True) -> SparqlPath:
+    def path(self, bound: set[str], shown: bool = True) -> Path:
         """A relation, a variable for one, or steps of a path."""
         token = self.token
         if token.kind == "variable":
@@ -157,15 +151,20 @@ class SparqlParser(FilterParser):
             self.note(token, bound, shown)
             variable = self.variable(token)
             self.relations.setdefault(variable.name, token)
-            return Name(variable.name, "variable", token.position, len(token.text))
+            return partial(Atom, Name(variable.name, "variable", token.position, len(token.text)))
         branches = self.several(self.sequence, "|")
-        return PathParts("|", tuple(branches)) if len(branches) > 1 else branches[0]
+        return lambda head, tail: disjunction([branch(head, tail) for branch in branches])
 
-    def sequence(self) -> SparqlPath:
+    def sequence(self) -> Path:
         steps = [self.step()]
         while self.accept("/") or self.accept_slash():
             steps.append(self.step())
-        return PathParts("/", tuple(steps)) if len(steps) > 1 else steps[0]
+
+        def walk(head: Term, tail: Term) -> Formula:
+            between = [head, *(Exists(self.fresh("step")) for _ in steps[1:]), tail]
+            return conjunction([step(*ends) for step, ends in zip(steps, pairwise(between), strict=True)])
+
+        return walk if len(steps) > 1 else steps[0]
 
     def accept_slash(self) -> bool:
         """`/a` and `/ex` of `/ex:name` are words so far."""
@@ -176,11 +175,12 @@ class SparqlParser(FilterParser):
         self.index += 1
         return True
 
-    def step(self) -> SparqlPath:
+    def step(self) -> Path:
         start = self.index
         token = self.token
         if self.accept("^"):
-            return PathParts("^", (self.step(),))
+            backwards = self.step()
+            return lambda head, tail: backwards(tail, head)
         if self.accept("("):
             self.deeper()
             found = self.path(set())
@@ -189,7 +189,7 @@ class SparqlParser(FilterParser):
         elif token.text == "!":
             self.refuse("'!' in a path is not supported; write ?x ?p ?y and FILTER(?p != name)")
         else:
-            found = self.relation()
+            found = partial(Atom, self.relation())
         after = self.token
         if after.kind == "sign" and after.text in "*+?":
             once = self.text[token.position : after.position].strip()
@@ -210,22 +210,6 @@ class SparqlParser(FilterParser):
             name = replace(name, kind="name")
         self.advance()
         return name
-
-    def walk(self, path: SparqlPath, head: Term, tail: Term) -> Formula:
-        """A path between two terms."""
-        match path:
-            case PathParts("^", (step,)):
-                return self.walk(step, tail, head)
-            case PathParts("/", steps):
-                between: list[Term] = [head]
-                between += [Exists(self.fresh("step")) for _ in steps[1:]]
-                between.append(tail)
-                walks = zip(steps, between, between[1:], strict=False)
-                return conjunction([self.walk(step, one, other) for step, one, other in walks])
-            case PathParts(_, branches):
-                return disjunction([self.walk(branch, head, tail) for branch in branches])
-            case _:
-                return Atom(path, head, tail)
 
     # --- terms -------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -89,15 +91,16 @@ class Witnesses:
         """What is known of the atoms. Five arrays [n, m]"""
         return self.heads, self.tails, self.truth, self.observed, self.counts
 
-    @property
+    @cached_property
     def negated(self) -> NDArray[np.bool_]:
         """Which atoms are negated. [m]"""
-        return np.array([edge.negated for edge in self.edges], dtype=bool)
+        return np.fromiter(map(attrgetter("negated"), self.edges), bool, len(self.edges))
 
-    @property
+    @cached_property
     def _starts(self) -> NDArray[np.intp]:
         """The first atom of each clause; its atoms stand side by side."""
-        return np.flatnonzero(np.diff(self.clause, prepend=-1))
+        before = (None, *self.clause)
+        return np.array([j for j, number in enumerate(self.clause) if number != before[j]], np.intp)
 
     def rest_on_facts(self) -> NDArray[np.bool_]:
         """Whether some clause of the witness holds on facts alone: positive atoms stated, negated ones not. [n]"""
