@@ -98,7 +98,7 @@ def index(graph_folder: Path, model_folder_: Path, kind: str, per_fact: int, flo
             links = scorer.links(number)
             rows += sum(len(side.rows) for both in links for side in both)
             pairs += sum(int(side.looks().sum()) for both in links for side in both)
-            parts[number] = scorer.list_edges(scorer.rows(links))
+            parts[number] = scorer.relation(number, rows=scorer.rows(links))
             listed, check = listed + len(parts[number]["heads"]), check + SearchCheck.from_part(parts[number])
     seconds = {"cpu_s": time.process_time() - began, "prepared_s": prepared, "wall_s": time.perf_counter() - clock}
     heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in graph.edges("valid"))

@@ -177,7 +177,7 @@ def layers() -> None:
     """One layer of a path network, there and back: compiled by numba; without, in plain torch (on one core)."""
     import torch
 
-    from tuplet.predict.paths.cpu_kernels import compiled_layer
+    from tuplet.predict.paths.cpu_kernels import CompiledLayer
 
     torch.set_num_threads(1)
     layer, given, sight = _layer(torch.device("cpu"), entities=5_000, facts=50_000, queries=4)
@@ -185,7 +185,7 @@ def layers() -> None:
     graph = given[3]
 
     def compiled() -> object:
-        out = compiled_layer(*given[:3], layer.width, graph, sight.visible, sight.degree, sight.scale, *weights)
+        out = CompiledLayer.apply(*given[:3], layer.width, graph, sight.visible, sight.degree, sight.scale, *weights)
         return out.sum().backward()
 
     compiled()

@@ -21,7 +21,7 @@ from tuplet.predict.device import tune_cpu
 from tuplet.predict.evaluate import evaluate
 from tuplet.predict.model_folder import DESCRIPTION, describe, load, load_embeddings, load_for, save
 from tuplet.predict.paths import model as cores
-from tuplet.predict.paths.cpu_kernels import compiled_layer
+from tuplet.predict.paths.cpu_kernels import CompiledLayer
 from tuplet.predict.paths.message_graph import MessageGraph
 from tuplet.predict.paths.model import PathModel
 from tuplet.predict.paths.network import PathLayer, PathNetwork, RelationTable, Sight
@@ -74,7 +74,7 @@ def test_a_compiled_layer_is_that_of_plain_torch(queries: int, width: int) -> No
         x, relation, start = (part.clone().requires_grad_() for part in given)
         if compiled:
             seen = sight.visible, sight.degree, sight.scale
-            out = compiled_layer(x, relation, start, width, graph, *seen, *weights)
+            out = CompiledLayer.apply(x, relation, start, width, graph, *seen, *weights)
         else:
             parts = aggregate(x, relation, start, graph, sight.visible, sight.degree)
             out = update(layer, x, parts, sight.scale)

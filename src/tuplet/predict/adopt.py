@@ -101,16 +101,18 @@ def fit(tables: Tables, graph: KnowledgeGraph, kind: str | None = None) -> tuple
     `reciprocal` says whether the reciprocal relations were trained or derived: without them, predicting heads uses the
     forward relation, walked backwards with exactly the same score. `unused` names rows that the graph does not know.
     """
-    cls = model_class(kind) if kind else _sniff(tables)
+    kind = kind or tables.kind or ("rotate" if tables.entity.shape[1] == 2 * tables.relation.shape[1] else None)
+    if kind is None:
+        known = ", ".join(settings.list_plugins("predictors"))
+        raise BadInput(f"{tables.origin} does not say which model it is; give ", Option("model", None), f" {known}")
+    cls = model_class(kind)
     entity_row, unused_entities = _rows("entity", tables.entity_names, len(tables.entity), graph.entities)
     entity = tables.entity[entity_row]
     given = len(tables.relation)
     count = len(tables.relation_names) if tables.relation_names is not None else len(graph.relations)
     if given not in (count, 2 * count):
-        raise BadInput(
-            f"{tables.origin} has {given} relation rows; "
-            f"{count} relations need {count}, or {2 * count} with reciprocal ones"
-        )
+        needed = f"{count} relations need {count}, or {2 * count} with reciprocal ones"
+        raise BadInput(f"{tables.origin} has {given} relation rows; {needed}")
     row, unused_relations = _rows("relation", tables.relation_names, count, graph.relations)
     if given == count:
         forward = tables.relation[row]
@@ -127,18 +129,6 @@ def fit(tables: Tables, graph: KnowledgeGraph, kind: str | None = None) -> tuple
     return cls(entity, relation, tables.norm), notes
 
 
-def _sniff(tables: Tables) -> type[EmbeddingModel]:
-    if tables.kind is not None:
-        return model_class(tables.kind)
-    if tables.entity.shape[1] == 2 * tables.relation.shape[1]:
-        return model_class("rotate")
-    raise BadInput(
-        f"{tables.origin} does not say which model it is; give ",
-        Option("model", None),
-        f" {', '.join(settings.list_plugins('predictors'))}",
-    )
-
-
 def _rows(what: str, names: Sequence[str] | None, count: int, wanted: Vocabulary) -> tuple[Tensor, list[str]]:
     """For each id of the graph the row that has its name [len(wanted)], and the names that the graph does not know.
 
@@ -146,11 +136,8 @@ def _rows(what: str, names: Sequence[str] | None, count: int, wanted: Vocabulary
     """
     if names is None:
         if count != len(wanted):
-            raise BadInput(
-                f"the source has {count} {what} rows and no names, the graph has {len(wanted)}; "
-                "give the names of the rows: ",
-                Option(f"{what}_names", None),
-            )
+            sizes = f"the source has {count} {what} rows and no names, the graph has {len(wanted)}"
+            raise BadInput(f"{sizes}; give the names of the rows: ", Option(f"{what}_names", None))
         return torch.arange(count), []
     if len(names) != count:
         raise BadInput(f"{len(names)} {what} names for {count} {what} rows")

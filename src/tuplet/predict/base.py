@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -63,6 +63,25 @@ class LinkPredictor(Protocol):
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Scores:
         """Scores of single edges [n], [n], [n] → [n]: for each, the entry of its tail in the row of `tails`."""
         ...
+
+
+class ReciprocalRows:
+    """Both directions of a predictor that gives mixed rows: relation r + relations asks for the heads of r."""
+
+    relations: int
+    reciprocal: ClassVar[bool] = True  # `pairs` takes reciprocal relations too
+
+    def tails(self, heads: Tensor, relation: int) -> Tensor:
+        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
+        return self.mixed_rows(heads, torch.full_like(heads, relation))
+
+    def heads(self, tails: Tensor, relation: int) -> Tensor:
+        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
+        return self.tails(tails, relation + self.relations)
+
+    def mixed_rows(self, asked: Tensor, relation: Tensor) -> Tensor:
+        """Scores of all entities for rows of several relations. [n], [n] → [n, entities]"""
+        raise NotImplementedError
 
 
 def check_predictor(thing: Any) -> LinkPredictor:
@@ -197,12 +216,8 @@ class TrainingEdges:
         for split, (heads, relation, tails) in self.splits.items():
             if not len(heads) == len(relation) == len(tails):
                 raise BadInput(f"{split}: heads, relations and tails differ in length")
-            columns = (
-                ("head", heads, self.entities),
-                ("relation", relation, self.relations),
-                ("tail", tails, self.entities),
-            )
-            for what, ids, count in columns:
+            sizes = {"head": self.entities, "relation": self.relations, "tail": self.entities}
+            for (what, count), ids in zip(sizes.items(), (heads, relation, tails), strict=True):
                 if len(ids) and not (int(np.min(ids)) >= 0 and int(np.max(ids)) < count):
                     raise BadInput(f"{split}: a {what} id is outside 0 … {count - 1}")
 

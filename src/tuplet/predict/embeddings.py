@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
+from tuplet.predict.base import ReciprocalRows
 
 
-class EmbeddingModel(ABC):
+class EmbeddingModel(ReciprocalRows, ABC):
     """What all models share; implements the `LinkPredictor` protocol.
 
     >>> model = DistMult(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
@@ -34,7 +35,6 @@ class EmbeddingModel(ABC):
     relation_parts: ClassVar[int] = 1
     relation_scale: ClassVar[float | None] = None  # standard deviation of new relations; None: as of entities
     bilinear: ClassVar[bool] = True  # scores are one matrix product: training in tf32 is safe
-    reciprocal: ClassVar[bool] = True  # `pairs` takes reciprocal relations too
 
     def __init__(self, entity: Tensor, relation: Tensor, norm: int = 2) -> None:
         rank = entity.shape[-1] // self.entity_parts
@@ -84,14 +84,6 @@ class EmbeddingModel(ABC):
         return {"kind": self.kind, **sizes, "dtype": dtype}
 
     # Scores by id ---------------------------------------------------------------------------------------------------
-
-    def tails(self, heads: Tensor, relation: int) -> Tensor:
-        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
-        return self.mixed_rows(heads, torch.full_like(heads, relation))
-
-    def heads(self, tails: Tensor, relation: int) -> Tensor:
-        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities], by the reciprocal relation."""
-        return self.tails(tails, relation + self.relations)
 
     def mixed_rows(self, asked: Tensor, relation: Tensor) -> Tensor:
         """Scores of all entities by rows of the relation table: (asked, relation) [n] → [n, entities]."""

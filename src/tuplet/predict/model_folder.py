@@ -71,14 +71,14 @@ def model_class(name: str) -> type[EmbeddingModel]:
     return found
 
 
-def make_predictor(name: str, graph: KnowledgeGraph, settings: TrainConfig | None = None) -> LinkPredictor:
+def make_predictor(name: str, graph: KnowledgeGraph) -> LinkPredictor:
     """A predictor that needs no training by us, made for a graph."""
     found = entry(name, modules=True)
     if is_trained(found):
         raise BadInput(f"{name} has to be trained first: tuplet train --model {name}")
     edges = TrainingEdges.from_graph(graph)
     try:
-        predictor: Any = found(edges.entities, edges.relations, settings or TrainConfig())
+        predictor: Any = found(edges.entities, edges.relations, TrainConfig())
     except TypeError as error:
         raise BadInput(f"{name} cannot be called with (entities, relations, settings): {error}") from None
     if hasattr(predictor, "fit"):
@@ -183,17 +183,14 @@ def refuse_query_model(folder: str | os.PathLike[str], description: Mapping[str,
         )
 
 
-def _near(folder: Path) -> list[str]:
-    """What may have been meant: a model beside it, or the one that ships with the package."""
-    beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
-    return [PACKAGED, *(str(other) for other in beside if (other / DESCRIPTION).exists())]
-
-
 def describe(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """What `model.json` says, checked for form; the tables are not read."""
     file = find_model_folder(folder) / DESCRIPTION
     if not file.parent.is_dir():
-        raise BadInput(f"no such model: {folder}{hint(os.fspath(folder), _near(file.parent))}")
+        around = file.parent.parent
+        beside = around.iterdir() if around.is_dir() else ()
+        near = [PACKAGED, *(str(other) for other in beside if (other / DESCRIPTION).exists())]
+        raise BadInput(f"no such model: {folder}{hint(os.fspath(folder), near)}")
     try:
         description = json.loads(file.read_bytes())
     except FileNotFoundError:

@@ -85,13 +85,8 @@ class RunFolder:
             raise BadInput(f"{path} is a file")
         if path.is_dir() and any(path.iterdir()):
             if not force:
-                raise BadInput(
-                    f"{path} already exists; ",
-                    Option("resume"),
-                    " continues its run, ",
-                    Option("force"),
-                    " starts over",
-                )
+                choice = Option("resume"), " continues its run, ", Option("force"), " starts over"
+                raise BadInput(f"{path} already exists; ", *choice)
             if not any((path / name).exists() for name in (CONFIG, DESCRIPTION)):
                 raise PathExists(path, "it is not a model")
             self._clean_leftovers()
@@ -158,11 +153,6 @@ class RunFolder:
         except (KeyError, RuntimeError) as error:
             raise CorruptStore(f"{self.path / BEST}: not of this run: {error}") from None
 
-    def clean(self) -> None:
-        """Remove what only an unfinished run needs."""
-        for file in (self.path / CHECKPOINT, self.path / BEST):
-            file.unlink(missing_ok=True)
-
     def _clean_leftovers(self) -> None:
         """Remove what a killed writer left."""
         for name in OURS:
@@ -174,12 +164,10 @@ class RunFolder:
             raise OtherRun(
                 f"cannot continue {path}: it was trained on another graph ({str(stored.get('graph'))[:12]}…)"
             )
-        for key in ("entities", "relations", "train_edges"):
-            if stored.get(key) != wanted[key]:
-                raise OtherRun(f"cannot continue {path}: {key} was {stored.get(key)}, now it is {wanted[key]}")
-        for key, value in wanted["config"].items():
-            if key not in FREE_KEYS and stored["config"].get(key) != value:
-                raise OtherRun(f"cannot continue {path}: {key} was {stored['config'].get(key)}, now it is {value}")
+        before, now = ({**run, **run["config"]} for run in (stored, wanted))
+        for key in ("entities", "relations", "train_edges", *wanted["config"]):
+            if key not in FREE_KEYS and before.get(key) != now[key]:
+                raise OtherRun(f"cannot continue {path}: {key} was {before.get(key)}, now it is {now[key]}")
 
 
 def read_run(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -409,16 +397,12 @@ class TrainingRun:
             self.loss += loss * examples
             position.examples += examples
             position.step += 1
-            if self._due():
+            due = task.device.type == "cpu" or position.step % LOOK_EVERY == 0
+            if due or task.rounds(position) > position.round or self.interrupted():
                 self._look()
                 if self.clock() >= self.until:
                     break
         return task.over(position)
-
-    def _due(self) -> bool:
-        position = self.position
-        on_cpu, some = self.task.device.type == "cpu", position.step % LOOK_EVERY == 0
-        return on_cpu or some or self.task.rounds(position) > position.round or self.interrupted()
 
     def _look(self) -> None:
         """Everything that happens between steps; it does not count as time of training."""
@@ -504,7 +488,8 @@ class TrainingRun:
         description = save(task.model, self.folder.path, meta)
         self.folder.log({"event": "finished" if finished else "stopped", "step": position.step, **results})
         if finished and not task.extensible:
-            self.folder.clean()
+            for file in (CHECKPOINT, BEST):  # what only an unfinished run needs
+                (self.folder.path / file).unlink(missing_ok=True)
         return description
 
     # What is seen ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from tuplet.graph.kernels import OPTIONS
 from tuplet.predict.paths import network
-from tuplet.predict.paths.message_graph import MessageGraph
 
 # mypy: allow-untyped-defs, allow-untyped-calls
 
@@ -210,24 +209,15 @@ def update_slopes(slope, scale, gain, bias, normed, spread, own_slope, mixed_slo
 _CACHED = 1 << 21  # bytes that the summaries of some entities take
 
 
-def compiled_layer(
-    x: Tensor, relation: Tensor, boundary: Tensor, width: int, graph: MessageGraph, visible: Tensor, degree: Tensor,
-    scale: Tensor, *weights: Tensor,
-) -> Tensor:  # fmt: skip
-    """The new states of all entities. x, boundary [entities, queries · width], relation [kinds, queries · width]
-
-    `weights` are weight and bias of the summary, of the own state and of the norm.
-    """
-    apply: Callable[..., Tensor] = CompiledLayer.apply
-    found = apply(x, relation, boundary, width, graph, visible, degree, scale, *weights)
-    return found
-
-
 class CompiledLayer(torch.autograd.Function):
-    """Messages, their summary and the new state, with the gradients of all of it."""
+    """Messages, their summary and the new states of all entities, with the gradients of all of it."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
+        """x, boundary [entities, queries · width], relation [kinds, queries · width] → new states like x
+
+        `weights` are weight and bias of the summary, of the own state and of the norm.
+        """
         x, relation, boundary, width, graph, visible, degree, scale, *weights = given
         x, relation, boundary = (tensor.contiguous() for tensor in (x, relation, boundary))
         by_summary, summary_bias, by_own, own_bias, gain, bias = (weight.detach() for weight in weights)

@@ -45,42 +45,6 @@ class Telling(NamedTuple):
     fan_outs: bool = True
 
 
-def find_meetings(graph: MessageGraph, telling: Telling) -> MessageGraph:
-    """How the kinds of edges of a graph meet.
-
-    >>> import numpy as np
-    >>> from tuplet.predict.paths.message_graph import MessageGraph
-    >>> facts = np.array([0, 1]), np.array([0, 1]), np.array([1, 2])  # 0 -r0-> 1 -r1-> 2
-    >>> met = find_meetings(MessageGraph.from_facts(facts, entities=3, relations=2), Telling())
-    >>> found = sorted(zip(met.source.tolist(), (met.relation // LEVELS).tolist(), met.target.tolist()))
-    >>> (0, 1, 1) in found, (1, 2, 0) in found, (0, 0, 1) in found
-    (True, True, False)
-    """
-    kinds = 2 * graph.relations
-    source, target = graph.source.long(), graph.target
-    # how many entities both of two kinds leave, and how many pairs both join in the same direction [kinds, kinds]
-    ends, pairs = (_together(place, graph.relation, kinds) for place in (source, source * graph.entities + target))
-    other = torch.arange(kinds, device=graph.device).roll(graph.relations)  # of each kind: against its direction
-    # What ends at an entity leaves it against its direction.
-    cases = [ends, ends[other], ends[:, other], ends[other][:, other], pairs]
-    sizes = ends.diagonal(), pairs.diagonal()
-    of_first = [sizes[0], sizes[0][other], sizes[0], sizes[0][other], sizes[1]]
-    of_second = [sizes[0], sizes[0], sizes[0][other], sizes[0][other], sizes[1]]
-    case, source, target = torch.nonzero(torch.stack(cases), as_tuple=True)
-    count = torch.stack(cases)[case, source, target]
-    first, second = (
-        torch.bucketize(count / sizes[case, at], count.new_tensor(telling.shares))
-        for sizes, at in ((torch.stack(of_first), source), (torch.stack(of_second), target))
-    )
-    if not telling.levels:
-        first, second = torch.ones_like(first), torch.ones_like(second)
-    kind = (case * (len(SHARES) + 1) + first) * (len(SHARES) + 1) + second
-    own = torch.nonzero(sizes[0] if telling.fan_outs else torch.zeros_like(sizes[0])).view(-1)
-    fan_out = torch.bucketize(sizes[1][own] / sizes[0][own], sizes[0].new_tensor(FAN_OUTS)) + CASES * LEVELS
-    source, target, kind = torch.cat([source, own]), torch.cat([target, own]), torch.cat([kind, fan_out])
-    return type(graph).from_directed(source, target, kind, kinds, MEETINGS // 2)
-
-
 def _together(place: Tensor, kind: Tensor, kinds: int) -> Tensor:
     """At how many places two kinds are, on the diagonal one; [n], [n] → [kinds, kinds]"""
     _, number = torch.unique(place, return_inverse=True)
@@ -177,8 +141,37 @@ class MessageGraph:
 
     @cached_property
     def meetings(self) -> MessageGraph:
-        """How the kinds of edges meet: they are the entities of this graph."""
-        return find_meetings(self, self.telling)
+        """How the kinds of edges meet: they are the entities of this graph.
+
+        >>> facts = np.array([0, 1]), np.array([0, 1]), np.array([1, 2])  # 0 -r0-> 1 -r1-> 2
+        >>> met = MessageGraph.from_facts(facts, entities=3, relations=2).meetings
+        >>> found = sorted(zip(met.source.tolist(), (met.relation // LEVELS).tolist(), met.target.tolist()))
+        >>> (0, 1, 1) in found, (1, 2, 0) in found, (0, 0, 1) in found
+        (True, True, False)
+        """
+        kinds, telling = 2 * self.relations, self.telling
+        source, target = self.source.long(), self.target
+        # how many entities both of two kinds leave, and how many pairs both join in the same direction [kinds, kinds]
+        ends, pairs = (_together(place, self.relation, kinds) for place in (source, source * self.entities + target))
+        other = torch.arange(kinds, device=self.device).roll(self.relations)  # of each kind: against its direction
+        # What ends at an entity leaves it against its direction.
+        cases = torch.stack([ends, ends[other], ends[:, other], ends[other][:, other], pairs])
+        leave, join = ends.diagonal(), pairs.diagonal()
+        of_first = torch.stack([leave, leave[other], leave, leave[other], join])
+        of_second = torch.stack([leave, leave, leave[other], leave[other], join])
+        case, source, target = torch.nonzero(cases, as_tuple=True)
+        count = cases[case, source, target]
+        first, second = (
+            torch.bucketize(count / sizes[case, at], count.new_tensor(telling.shares))
+            for sizes, at in ((of_first, source), (of_second, target))
+        )
+        if not telling.levels:
+            first, second = torch.ones_like(first), torch.ones_like(second)
+        kind = (case * (len(SHARES) + 1) + first) * (len(SHARES) + 1) + second
+        own = torch.nonzero(leave if telling.fan_outs else torch.zeros_like(leave)).view(-1)
+        fan_out = torch.bucketize(join[own] / leave[own], leave.new_tensor(FAN_OUTS)) + CASES * LEVELS
+        source, target, kind = torch.cat([source, own]), torch.cat([target, own]), torch.cat([kind, fan_out])
+        return MessageGraph.from_directed(source, target, kind, kinds, MEETINGS // 2)
 
     @cached_property
     def _by_pair(self) -> tuple[Tensor, Tensor]:

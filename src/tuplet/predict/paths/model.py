@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tuplet.errors import BadInput
-from tuplet.predict.base import TrainingEdges, pick_entries
+from tuplet.predict.base import ReciprocalRows, TrainingEdges, pick_entries
 from tuplet.predict.device import Result, one_thread, side_by_side
 from tuplet.predict.paths.message_graph import MessageGraph, Telling
 from tuplet.predict.paths.network import AnyGraphNetwork, PathNetwork, RowNetwork
@@ -35,14 +35,13 @@ _SECOND = "second."  # what the numbers of a second network are called
 _CACHED = 1 << 21  # bytes that the states of a batch take on a CPU, about: beyond its cache a row takes longer
 
 
-class PathModel:
+class PathModel(ReciprocalRows):
     """Implements the `LinkPredictor` protocol, once it is `on` a graph.
 
     Rows cost as much as walking along all edges, single scores as much as their rows: ask for rows.
     """
 
     kind: ClassVar[str] = "paths"
-    reciprocal: ClassVar[bool] = True
     sees_facts: ClassVar[bool] = True
     bilinear: ClassVar[bool] = False
 
@@ -110,14 +109,6 @@ class PathModel:
             return _ROWS
         return max(_FEWEST, min(_ROWS, _CACHED // (4 * self.network.width * self.entities)))
 
-    def tails(self, heads: Tensor, relation: int) -> Tensor:
-        """Scores of (h, relation, ·) for each h of `heads` [n] → [n, entities]."""
-        return self.mixed_rows(heads, torch.full_like(heads, relation))
-
-    def heads(self, tails: Tensor, relation: int) -> Tensor:
-        """Scores of (·, relation, t) for each t of `tails` [n] → [n, entities]."""
-        return self.tails(tails, relation + self.relations)
-
     def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
         """Scores of single edges [n] → [n]; each row they are in is computed once."""
         views = 2 * self.relations
@@ -129,19 +120,18 @@ class PathModel:
         if not len(asked):
             return torch.empty(0, self.entities, device=self.device)
         parts = list(zip(torch.split(asked, self.batch), torch.split(relation, self.batch), strict=True))
-        found = [self._fill_up(*part) for part in parts] if self.device.type == "cuda" else share_out(self._rows, parts)
+        if self.device.type != "cuda":
+            return torch.cat(share_out(self._rows, parts))
+        found = []
+        for rows in parts:  # filled up with copies of the last row: the kernels take a fixed number of channels
+            asked, relation = (torch.cat([ids, ids[-1:].expand(_ROWS - len(ids))]) for ids in rows)
+            found.append(self._rows(asked, relation)[: len(rows[0])])
         return torch.cat(found)
 
     @torch.no_grad()
     def _rows(self, asked: Tensor, relation: Tensor) -> Tensor:
         found: Tensor = self.network(self.graph, asked, relation)
         return found
-
-    def _fill_up(self, asked: Tensor, relation: Tensor) -> Tensor:
-        """The same, filled up with copies of the last row: the kernels of a GPU take a fixed number of channels."""
-        count, fill = len(asked), _ROWS - len(asked)
-        asked, relation = (torch.cat([ids, ids[-1:].expand(fill)]) for ids in (asked, relation))
-        return self._rows(asked, relation)[:count]
 
 
 class AnyGraphModel(PathModel):

@@ -59,9 +59,11 @@ class PathLayer(nn.Module):
             from tuplet.predict.paths.triton_kernels import triton_layer
 
             return triton_layer(x, relation, start, graph, sight.visible, sight.degree, sight.scale, *weights)
-        from tuplet.predict.paths.cpu_kernels import compiled_layer
+        from tuplet.predict.paths.cpu_kernels import CompiledLayer
 
-        return compiled_layer(x, relation, start, self.width, graph, sight.visible, sight.degree, sight.scale, *weights)
+        seen = sight.visible, sight.degree, sight.scale
+        new: Tensor = CompiledLayer.apply(x, relation, start, self.width, graph, *seen, *weights)
+        return new
 
 
 class Sight:

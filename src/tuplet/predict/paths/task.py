@@ -489,16 +489,16 @@ class MixedTask(AnyGraphTask):
         return (math.fsum(each.values()) / len(each), each) if each else None
 
     def _evaluate(self, split: str, sample: int | None = None) -> dict[str, dict[str, Any]]:
-        asked = {name: edges for name, edges in self.graphs.items() if edges.count(split)}
-        return {
-            name: evaluate(self.model.on(edges), edges.splits[split], self.answers[name], self.device, sample).to_json()
-            for name, edges in asked.items()
-        }
+        found = {}
+        for name, edges in self.graphs.items():
+            if edges.count(split):
+                asked = edges.splits[split], self.answers[name], self.device, sample
+                found[name] = evaluate(self.model.on(edges), *asked).to_json()
+        return found
 
     def results(self, position: Position) -> dict[str, Any]:
-        metrics = {
-            f"{name} {split}": found for split in ("valid", "test") for name, found in self._evaluate(split).items()
-        }
+        each = {split: self._evaluate(split) for split in ("valid", "test")}
+        metrics = {f"{name} {split}": one for split, found in each.items() for name, one in found.items()}
         epochs = round(position.step / self.steps_per_epoch, 2)
         return {"epochs": epochs, "metrics": metrics, "graphs": list(self.graphs)}
 

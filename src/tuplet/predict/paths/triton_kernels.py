@@ -357,6 +357,6 @@ def triton_layer(
     x: Tensor, relation: Tensor, boundary: Tensor, graph: MessageGraph, visible: Tensor, degree: Tensor, scale: Tensor,
     *weights: Tensor,
 ) -> Tensor:  # fmt: skip
-    """`compiled_layer` on a GPU."""
+    """`CompiledLayer` on a GPU."""
     parts = TritonAggregate.apply(x, relation.to(x.dtype), boundary, graph, visible, degree)
     return TritonUpdate.apply(x, parts, scale, *weights)

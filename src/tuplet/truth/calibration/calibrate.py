@@ -63,12 +63,10 @@ class CalibrationResult:
     def as_dict(self) -> dict[str, Any]:
         """For the store: everything but the arrays."""
         held_out = {} if self.newest is None else {"holdout": self.newest.as_dict()}
-        return {"name": "learned", **held_out, **self.fit.learned.as_dict(), "borne_out": self._bound_truth().as_dict()}
-
-    def _bound_truth(self) -> BorneOut:
-        hidden = self.fit.learned.hidden
-        truth, is_fact, weight = hidden(self.fit.held_out), self.fit.label > 0, self.fit.weight
-        return BorneOut.from_trials(truth.numpy(), is_fact.numpy(), weight.numpy(), hidden.share)
+        hidden, is_fact, weight = self.fit.learned.hidden, self.fit.label > 0, self.fit.weight
+        truth = hidden(self.fit.held_out).numpy()
+        borne_out = BorneOut.from_trials(truth, is_fact.numpy(), weight.numpy(), hidden.share)
+        return {"name": LEARNED, **held_out, **self.fit.learned.as_dict(), "borne_out": borne_out.as_dict()}
 
 
 def missing(graph: KnowledgeGraph, edges: Sequence[NDArray[Any]]) -> str | None:

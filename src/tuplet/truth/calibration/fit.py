@@ -256,12 +256,8 @@ class LearnedCalibration:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the arrays."""
-        return {
-            "names": list(self.names),
-            "line": list(self.line),
-            "hidden": asdict(self.hidden),
-            "about": self.about,
-        }
+        fitted = {"names": list(self.names), "line": list(self.line), "hidden": asdict(self.hidden)}
+        return fitted | {"about": self.about}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays, by name."""

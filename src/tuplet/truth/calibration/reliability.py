@@ -39,16 +39,12 @@ def upper_bound(hits: float, trials: float, confidence: float = CONFIDENCE) -> f
     step = np.arange(1, most + 1)
     ways = np.concatenate([[0.0], np.cumsum(np.log((tried - step + 1) / step))])  # log of "tried choose 0 … most"
     few = np.arange(most + 1)
-
-    def too_few(chance: float) -> bool:
-        """Whether so few hits are rarer than that."""
-        logs = ways + few * np.log(chance) + (tried - few) * np.log1p(-chance)
-        return bool(np.logaddexp.reduce(logs) < np.log1p(-confidence))
-
     low, high = most / tried, 1.0
     while high - low > 1e-9 + 1e-6 * low:
-        middle = (low + high) / 2
-        low, high = (low, middle) if too_few(middle) else (middle, high)
+        chance = (low + high) / 2
+        logs = ways + few * np.log(chance) + (tried - few) * np.log1p(-chance)
+        rarer = np.logaddexp.reduce(logs) < np.log1p(-confidence)
+        low, high = (low, chance) if rarer else (chance, high)
     return high
 
 
@@ -79,13 +75,11 @@ class MeasuredBounds:
         cell = np.asarray(relation, dtype=np.int64) * width + _bin(promised)
         sums = [np.bincount(cell, side, relations * width).reshape(-1, width) for side in (each, each * is_fact)]
         trials, hits = (np.rint(np.vstack([side, side.sum(0)])).astype(np.int64) for side in sums)
-        most = np.array(
-            [
-                upper_bound(right, tried) if tried else np.nan
-                for right, tried in zip(hits.ravel(), trials.ravel(), strict=True)
-            ]
-        ).reshape(hits.shape)
-        return MeasuredBounds(trials, hits, _surer(most))
+        cells = zip(hits.ravel(), trials.ravel(), strict=True)
+        most = np.array([upper_bound(right, tried) if tried else np.nan for right, tried in cells]).reshape(hits.shape)
+        for place in range(1, width):  # what was not tried has the bound of the next bin below that was; else 0
+            most[:, place] = np.where(np.isnan(most[:, place]), most[:, place - 1], most[:, place])
+        return MeasuredBounds(trials, hits, np.nan_to_num(most, nan=0.0))
 
     def bound(self, relation: NDArray[np.integer], promised: Floats) -> Floats:
         """The bound of each promise: that of its kind; of one surer than any that was tried, of the surest tried."""
@@ -119,14 +113,6 @@ class MeasuredBounds:
 
 def _bin(promised: Floats) -> NDArray[np.int64]:
     return np.clip(np.searchsorted(KIND_BINS, promised, side="right") - 1, 0, len(KIND_BINS) - 2)
-
-
-def _surer(most: Floats) -> Floats:
-    """The bounds, each missing one taken from the next bin below that was tried; 0 where there is none."""
-    out = most.copy()
-    for column in range(1, out.shape[1]):
-        out[:, column] = np.where(np.isnan(out[:, column]), out[:, column - 1], out[:, column])
-    return np.nan_to_num(out, nan=0.0)
 
 
 _FACTS = 400  # held-out facts among the surest group, and twice as many in each that follows: with fewer the bounds …

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -282,7 +283,7 @@ def _fill(scorer: CandidateScorer, number: int, shards: Sequence[tuple[bool, Par
     two_step = none if scorer.two_step is None else scorer.two_step_keys(number, listed)
     keys = [np.union1d(listed[0], two_step), listed[1]]
     logs = [np.full((len(scorer.scorers), 2, len(some)), np.nan, dtype=np.float32) for some in keys]
-    kinds = [(without_fact, inverse) for without_fact in (False, True) for inverse in (False, True)]
+    kinds = product((False, True), (False, True))
     fills = [task for kind in kinds for task in _fill_tasks(scorer, number, *kind, keys[kind[0]], swept[kind[0]])]
     for place, found in run(fills):
         task = fills[place]
@@ -440,10 +441,7 @@ def join_parts(names: tuple[str, ...], found: Mapping[int, Mapping[str, NDArray[
     none = np.zeros(0, dtype=np.int32)
     heads, tails = (np.concatenate([none, *(part[name] for part in parts)]) for name in ("heads", "tails"))
     logs = np.empty((len(names), 2, len(which)), dtype=np.float32)
-    end = 0
-    for part in parts:
-        start, end = end, end + len(part["heads"])
-        logs[:, :, start:end] = part["logs"]
+    np.concatenate([logs[:, :, :0], *(part["logs"] for part in parts)], axis=2, out=logs)
     return ScoredEdges(heads, which, tails, names, logs)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -79,9 +79,7 @@ class CandidateSources:
     one_side: bool = False  # half-links are those of the end that has fewer in its relation
     useful_from: float | None = None  # rows of less use are not computed (see `row_limit`)
     per_fact: int | None = None  # columns that a row looks at for each of its facts, the best ones; None: all of them
-    most: int | None = (
-        None  # a row lists at most so many beside as many as it has facts; None: all that reach the floor
-    )
+    most: int | None = None  # that a row lists beside as many as it has facts; None: all that reach the floor
 
     def __str__(self) -> str:
         if self.everything:
@@ -323,22 +321,14 @@ class TwoStepPairs:
         return heads, tails
 
 
-@dataclass(frozen=True)
-class TwoStepCounts:
+class TwoStepCounts(NamedTuple):
     """What the pairs of each level hold, the levels falling."""
 
-    levels: Sequence[float]
     pairs: NDArray[np.int64]  # [levels]
     beyond: NDArray[np.int64]  # [levels] of these, outside of the other sources
     held: NDArray[np.int64]  # [levels] valid edges among the pairs
     held_beyond: NDArray[np.int64]  # [levels] of these, outside of the other sources
     bounds: Floats  # [relations] as in `TwoStepPairs`
-
-    def worth(self, share: float) -> int:
-        """How many levels, from the surest on, each add at least this many valid edges for the cost of an entry."""
-        cost, gain = DEARER * np.diff(self.pairs, prepend=0), np.diff(self.held, prepend=0)
-        poor = (gain == 0) | (gain < share * cost)
-        return int(np.argmax(np.append(poor, True)))
 
 
 def join_two_step(
@@ -350,12 +340,15 @@ def join_two_step(
         return choice, None
     counted = count_two_step(rules, known, valid, choice.sources)
     share = choice.held[str(choice.sources)]
-    worth = counted.worth(share * total / choice.pairs)
+    # From the surest level on, those that each add as many valid edges for the cost of an entry.
+    cost, gain = DEARER * np.diff(counted.pairs, prepend=0), np.diff(counted.held, prepend=0)
+    poor = (gain == 0) | (gain < share * total / choice.pairs * cost)
+    worth = int(np.argmax(np.append(poor, True)))
     held = dict(choice.held)
-    held |= {two_step_name(level): float(n) / total for level, n in zip(counted.levels, counted.held, strict=True)}
+    held |= {two_step_name(level): float(n) / total for level, n in zip(TWO_STEP_LEVELS, counted.held, strict=True)}
     if not worth:
         return replace(choice, held=held), None
-    level = counted.levels[worth - 1]
+    level = TWO_STEP_LEVELS[worth - 1]
     sources = replace(choice.sources, two_step_from=level)
     held[str(sources)] = share + float(counted.held_beyond[worth - 1]) / total
     joined, beyond = int(counted.pairs[worth - 1]), int(counted.beyond[worth - 1])
@@ -385,4 +378,4 @@ def count_two_step(
             kinds = (mine, mine & outside, mine & is_valid, mine & is_valid & outside)
             totals[:, place] += [np.count_nonzero(kind) for kind in kinds]
     pairs, beyond, held, held_beyond = totals
-    return TwoStepCounts(levels, pairs, beyond, held, held_beyond, bounds)
+    return TwoStepCounts(pairs, beyond, held, held_beyond, bounds)
