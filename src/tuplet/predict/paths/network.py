@@ -13,6 +13,7 @@ the meetings of the kinds of edges, and reads a vector of each off what that lea
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -61,9 +62,8 @@ class PathLayer(nn.Module):
             return triton_layer(x, relation, start, graph, sight.visible, sight.degree, sight.scale, *weights)
         from tuplet.predict.paths.cpu_kernels import CompiledLayer
 
-        seen = sight.visible, sight.degree, sight.scale
-        new: Tensor = CompiledLayer.apply(x, relation, start, self.width, graph, *seen, *weights)
-        return new
+        layer: Callable[..., Tensor] = CompiledLayer.apply
+        return layer(x, relation, start, self.width, graph, sight.visible, sight.degree, sight.scale, *weights)
 
 
 class Sight:
