@@ -226,11 +226,11 @@ def check(
 ) -> int:
     """Runs a query and compares with the oracle, names in random order if none is given; counts the answers."""
     rules = Logic.from_name(logic)
-    matrices = brute.Matrices(table)
-    tensor = brute.combined(clauses, matrices.truth, brute.Space(table.entities, rules))
+    space = brute.Space(table, rules)
+    tensor = space.combine(clauses)
     wanted = tensor
     if only is not None:
-        crisp = brute.combined(clauses, matrices.facts, brute.Space(table.entities, rules)) > 0
+        crisp = space.combine(clauses, facts=True) > 0
         wanted = np.where(crisp == (only == "observed"), tensor, 0.0)
     if rank is None:
         rank = np.random.default_rng(seed).permutation(table.entities).astype(np.int32)
@@ -277,13 +277,13 @@ def check_cut_short(
 ) -> bool:
     """A search stopped early shows true values and an honest bound; returns whether it was stopped."""
     rules = Logic.from_name(logic)
-    matrices = brute.Matrices(table)
-    tensor = brute.combined(clauses, matrices.truth, brute.Space(table.entities, rules))
+    space = brute.Space(table, rules)
+    tensor = space.combine(clauses)
     ranking = run(clauses, table, k, logic, only=only, **limits)
     check_listed(ranking, tensor, clauses, table, rules)
     rest = tensor.copy()
     if only is not None:
-        crisp = brute.combined(clauses, matrices.facts, brute.Space(table.entities, rules)) > 0
+        crisp = space.combine(clauses, facts=True) > 0
         rest = np.where(crisp == (only == "observed"), tensor, 0.0)
         shown = [rest[key] for key in map(tuple, ranking.tuples.tolist())]
         assert (np.array(shown) > 0).all()

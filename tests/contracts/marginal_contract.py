@@ -47,17 +47,9 @@ def marginals(
 
 def oracle(clauses: list[QueryGraph], table: TruthTable, logic: str = "product") -> np.ndarray:
     """The truth of every entity for each free variable, the others existential, by enumeration [k, entities]."""
-    dense = brute.Matrices(table).truth
-    return np.stack(
-        [
-            brute.combined(
-                [c.marginal([c.free[place]]) for c in clauses],
-                dense,
-                brute.Space(table.entities, Logic.from_name(logic)),
-            )
-            for place in range(len(clauses[0].free))
-        ]
-    )
+    space = brute.Space(table, Logic.from_name(logic))
+    places = range(len(clauses[0].free))
+    return np.stack([space.combine([c.marginal([c.free[place]]) for c in clauses]) for place in places])
 
 
 def random_tree(rng: np.random.Generator, table: TruthTable, k: int, existentials: int) -> QueryGraph:

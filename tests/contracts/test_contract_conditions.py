@@ -66,7 +66,7 @@ def test_the_oracle_does_as_the_definition_says() -> None:
         if not clauses:
             continue
         logic = Logic.from_name(Logic.names[seed % len(Logic.names)])
-        found = brute.combined(clauses, brute.Matrices(table).truth, brute.Space(table.entities, logic))
+        found = brute.Space(table, logic).combine(clauses)
         for answer in itertools.product(range(table.entities), repeat=len(clauses[0].free)):
             total = 0.0
             for clause in clauses:
@@ -91,8 +91,7 @@ def test_crisp_finds_what_the_oracle_finds(block: int) -> None:
         rng = np.random.default_rng([seed, 19])
         table = facts_only(rng, int(rng.integers(3, 8)))
         clauses = with_conditions(rng, random_query(rng, table), table)
-        facts = brute.Matrices(table).facts
-        expected = np.argwhere(brute.combined(clauses, facts, brute.Space(table.entities, PRODUCT)) > 0)
+        expected = np.argwhere(brute.Space(table).combine(clauses, facts=True) > 0)
         adjacency = table.facts()
         found = crisp.collect(crisp.plan(clauses, adjacency), adjacency)
         assert found.complete

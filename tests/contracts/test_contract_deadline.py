@@ -98,9 +98,9 @@ def check(seed: int, engine: str, timeout: float, monkeypatch: pytest.MonkeyPatc
     assert all(time < deadline.end for time in begun), "a step began after the limit"
     source, clauses, rules = question.source, question.clauses, Logic.from_name(logic)
     table = source.table(clauses)
-    matrices = brute.Matrices(table)
-    tensor = brute.combined(clauses, matrices.truth, brute.Space(table.entities, rules))
-    crisp = brute.combined(clauses, matrices.facts, brute.Space(table.entities, rules)) > 0
+    space = brute.Space(table, rules)
+    tensor = space.combine(clauses)
+    crisp = space.combine(clauses, facts=True) > 0
     late = answers.pruned == "timeout"
     for i, row in enumerate(answers.ranking.tuples.tolist()):
         key = tuple(row)

@@ -9,12 +9,12 @@ import pytest
 from engine_contract import SHAPES, check, random_query, random_table, shape_query
 from random_conditions import with_conditions
 
+from ns3_runs import run as run_ns3
 from repeatable import seeds
 from tuplet.engines import brute, crisp, exact
 from tuplet.engines.effort import Effort
 from tuplet.engines.exact import Checker, load_fact_rows
 from tuplet.engines.ns3.algorithm import BoxBudget
-from tuplet.engines.ns3.run import run as run_ns3
 from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Vocabulary
@@ -130,14 +130,14 @@ def test_crisp_and_the_oracle_itself(block: int) -> None:
         rng, table, facts = layered_case(seed)
         flat = table.flat
         assert facts.edges == flat.facts().edges
-        mine, theirs = brute.Matrices(table), brute.Matrices(flat)
+        mine, theirs = brute.Space(table), brute.Space(flat)
         for r in range(table.relations):
-            assert (mine.truth(r) == theirs.truth(r)).all()
+            assert (mine.matrix(r) == theirs.matrix(r)).all()
         for _ in range(4):
             clauses = some_query(rng, flat)
             if seed % 3 == 0:
                 clauses = with_conditions(rng, clauses, flat, 1)
-            tensor = brute.combined(clauses, theirs.facts, brute.Space(table.entities, Logic.from_name("product")))
+            tensor = theirs.combine(clauses, facts=True)
             found = crisp.collect(crisp.plan(clauses, facts), facts)
             assert found.complete
             assert sorted(found.tuples.tolist()) == np.argwhere(tensor > 0).tolist()

@@ -68,7 +68,7 @@ def test_certificates_hold_whatever_the_model_says(lmpnn: Path) -> None:
         rng = np.random.default_rng(seed)
         table = random_table(rng, ENTITIES, RELATIONS, float(rng.choice([0.2, 0.4])), coarse=bool(seed % 2))
         clauses, k = random_query(rng, table, 3), int(rng.choice([1, 3, 10]))
-        tensor = brute.combined(clauses, brute.Matrices(table).truth, brute.Space(ENTITIES, Logic.from_name("product")))
+        tensor = brute.Space(table).combine(clauses)
         ranking = ask(clauses, source_of(table), lmpnn, int(rng.choice([1, 2, 4])), k)
         true = np.array([tensor[tuple(t)] for t in ranking.tuples.tolist()])
         assert (ranking.truth <= true * (1 + 1e-9)).all()
@@ -86,7 +86,7 @@ def test_without_a_budget_nothing_is_left_out(lmpnn: Path) -> None:
     clauses = random_query(rng, table, 3)
     ranking = ask(clauses, source_of(table), lmpnn, "all")
     assert ranking.exact
-    tensor = brute.combined(clauses, brute.Matrices(table).truth, brute.Space(ENTITIES, Logic.from_name("product")))
+    tensor = brute.Space(table).combine(clauses)
     check_listed(ranking, tensor, clauses, table, Logic.from_name("product"))
 
 

@@ -18,10 +18,11 @@ from engine_contract import (
 )
 from numpy.typing import NDArray
 
+from ns3_runs import run
 from repeatable import seeds
 from tuplet.engines import brute
 from tuplet.engines.ns3.algorithm import BoxBudget
-from tuplet.engines.ns3.run import marginal_vectors, run, run_many
+from tuplet.engines.ns3.run import marginal_vectors, run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.query.logic import Logic
@@ -64,7 +65,7 @@ def some_query(rng: np.random.Generator, table: TruthTable) -> list[QueryGraph]:
 
 
 def dense(clauses: list[QueryGraph], table: TruthTable, logic: str = "product") -> np.ndarray:
-    return brute.combined(clauses, brute.Matrices(table).truth, brute.Space(table.entities, Logic.from_name(logic)))
+    return brute.Space(table, Logic.from_name(logic)).combine(clauses)
 
 
 @pytest.mark.parametrize("name", SHAPES)

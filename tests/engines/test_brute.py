@@ -191,7 +191,7 @@ def test_truths_that_differ_by_rounding_are_one_tie() -> None:
     heads, relation, tails, truth = (np.array(column) for column in zip(*edges, strict=True))
     table = TruthTable.build(5, 4, heads, relation, tails, truth, truth > 1)
     query = [QueryGraph(("x",), (0,), (Edge(~0, 0, 0), *(Edge(0, i, 0) for i in (1, 2, 3))))]
-    dense = brute.combined(query, brute.Matrices(table).truth, brute.Space(5, PRODUCT))
+    dense = brute.Space(table, PRODUCT).combine(query)
     assert dense[1] < dense[2] == pytest.approx(dense[1], rel=1e-12)
     whole, source = ask(query, named(table), k="all"), named(table)
     assert whole.tuples.tolist() == [[1], [2]], "Echo before alpha"

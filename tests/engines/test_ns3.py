@@ -13,11 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ns3_runs import run
 from repeatable import examples
 from tuplet.engines import brute
 from tuplet.engines.ns3.algorithm import BoxBudget, allocate, marginalise, merge, pose, solve
 from tuplet.engines.ns3.batch import ClauseBatch
-from tuplet.engines.ns3.run import run, run_many
+from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch
 from tuplet.engines.ns3.tensors import TensorTable
 from tuplet.errors import BudgetExceeded
@@ -115,7 +116,7 @@ def test_allocation_keeps_to_rows_and_budget(nodes: list[tuple[float, int]], siz
 def problem(clauses: list[QueryGraph], table: TruthTable, budget: BoxBudget):  # type: ignore[no-untyped-def]
     listed = TensorTable.from_table(table)
     asked = [ClauseBatch.from_graphs([clause], listed) for clause in clauses]
-    return pose(FuzzySearch(listed, PRODUCT, budget.enumerate), asked, budget)[0]
+    return pose(FuzzySearch(listed, PRODUCT), asked, budget)[0]
 
 
 def test_a_joint_domain_is_the_product_of_the_best_rows_within_the_budget() -> None:

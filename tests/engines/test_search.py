@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from ns3_runs import run
 from tuplet.engines.ns3.algorithm import BoxBudget
-from tuplet.engines.ns3.batch import ClauseBatch, NodeRows
-from tuplet.engines.ns3.run import run, run_many
+from tuplet.engines.ns3.batch import ClauseBatch
+from tuplet.engines.ns3.run import run_many
 from tuplet.engines.ns3.search import FuzzySearch, reduce_domains, spanning_tree
 from tuplet.engines.ns3.tensors import TensorTable, best_of, blocks, find, order_falling, ranks
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.predict.base import ranges
-from tuplet.query.logic import GODEL, PRODUCT
+from tuplet.query.logic import PRODUCT
 from tuplet.query.ranking import Edge, QueryGraph
 from tuplet.truth.table import TruthTable
 
@@ -41,7 +42,8 @@ def test_table_reads_like_the_truth(truth: TruthTable) -> None:
     assert table.value(2 * relation, head, tail).tolist() == pytest.approx(expected)
     assert table.value(2 * relation + 1, tail, head).tolist() == pytest.approx(expected)
     view, entity = torch.cartesian_prod(torch.arange(4), torch.arange(5)).T
-    source, neighbour, value = table.expand(view, entity)
+    source, at = ranges(*table.spans(view, entity))
+    neighbour, value = table.neighbour[at], table.truth[at]
     rows = [truth.row(e, v // 2, bool(v % 2)) for v, e in zip(view.tolist(), entity.tolist(), strict=True)]
     assert neighbour.tolist() == [i for row in rows for i in row.ids.tolist()]
     assert value.tolist() == [v for row in rows for v in row.truth.tolist()]
@@ -160,15 +162,6 @@ def test_the_spanning_tree_starts_at_constants_and_prefers_doubled_edges(truth: 
     edges = (Edge(0, 0, 1), Edge(1, 0, 2), Edge(0, 0, 2), Edge(2, 1, 0), Edge(1, 0, ~0))
     clause = ClauseBatch.from_graphs([QueryGraph(("a", "b", "c"), (0,), edges)], TensorTable.from_table(truth))
     assert [tuple(branch) for branch in spanning_tree(clause)] == [(None, 1), (1, 0), (0, 2)]
-
-
-def test_search_has_one_unknown(truth: TruthTable) -> None:
-    table = TensorTable.from_table(truth)
-    pair = ClauseBatch.from_graphs([QueryGraph(("x", "y"), (0, 1), (Edge(0, 0, 1),))], table)
-    search = FuzzySearch(table, GODEL)
-    domains = reduce_domains(search, pair, None)
-    with pytest.raises(ValueError, match="one unknown"):
-        search(domains, pair, NodeRows((0,), domains.rows[0].query, domains.rows[0].columns))
 
 
 def test_batches_hold_queries_written_either_way(truth: TruthTable) -> None:

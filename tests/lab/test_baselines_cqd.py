@@ -102,8 +102,9 @@ def test_a_full_beam_on_a_model_is_the_maximum_over_all_entities(name: str, logi
     truth = torch.sigmoid(model.pairs(*(torch.as_tensor(x) for x in (heads, relation, tails)))).numpy()
     table = TruthTable.build(8, 2, heads, relation, tails, truth, np.zeros(len(heads), dtype=bool))
     clause = TREES[name]
-    rules, dense = Logic.from_name(logic), brute.Matrices(table).truth
-    expected = [brute.combined([clause.marginal([v])], dense, brute.Space(8, rules)) for v in clause.free]
+    rules = Logic.from_name(logic)
+    dense = brute.Space(table, rules)
+    expected = [dense.combine([clause.marginal([v])]) for v in clause.free]
     (found,) = score_by_model([[clause]], model, CqdOptions(beam=8), rules)
     np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5)
     (narrow,) = score_by_model([[clause]], model, CqdOptions(beam=1), rules)

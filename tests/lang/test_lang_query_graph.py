@@ -1,4 +1,4 @@
-"""Query graphs: shapes, marginals, hypernodes, independent parts."""
+"""Query graphs: shapes, marginals, independent parts."""
 
 from __future__ import annotations
 
@@ -40,15 +40,6 @@ def test_marginal_keeps_edges_and_frees_only_what_is_kept() -> None:
     assert chain.marginal([2]).edges == chain.edges
     with pytest.raises(ValueError, match="variable 2 is not free"):
         chain.marginal([0, 1]).marginal([2])
-
-
-def test_merge_makes_one_node_of_free_variables() -> None:
-    chain = graph((~5, 0, 0), (0, 1, 1), (1, 2, 2), free=3)
-    pair = chain.merge(0, 1)
-    assert pair.groups == ((0, 1),)
-    assert pair.merge(1, 2).groups == ((0, 1, 2),)
-    with pytest.raises(ValueError, match="only free variables merge"):
-        graph((~5, 0, 2), (2, 1, 0), (2, 1, 1)).merge(0, 2)
 
 
 def test_parts_are_joined_by_negation_and_inequality_too() -> None:

@@ -25,7 +25,6 @@ from tuplet.query.source import Source
 from tuplet.truth.table import Truth
 
 Values: TypeAlias = NDArray[np.float64]
-Matrix: TypeAlias = Callable[[int], Values]  # the truth of a relation [entities, entities]
 
 # Cells of the largest array (float64) that is ever made: 512 MB.
 LARGEST = 1 << 26
@@ -34,25 +33,19 @@ SAME = 1e-12
 
 
 @dataclass(frozen=True)
-class Space:
-    """What is enumerated, how truths combine there, and how large and how long it may be."""
-
-    entities: int
-    logic: Logic = PRODUCT
-    largest: int = LARGEST
-    deadline: Deadline = NO_DEADLINE
-
-    def refuse(self, variables: int, what: str = "") -> None:
-        """An array over some variables that is too large."""
-        _refuse(self.entities**variables, self.largest, f"{what}{variables} variables over {self.entities:,} entities")
-
-
-@dataclass(frozen=True)
 class Factor:
     """A dense array with one axis of |E| per variable."""
 
     scope: tuple[int, ...]
     values: Values
+
+    def clamp(self, variable: int, entity: int) -> Factor:
+        """The factor where a variable is an entity."""
+        if variable not in self.scope:
+            return self
+        axis = self.scope.index(variable)
+        values = np.asarray(np.take(self.values, entity, axis=axis))
+        return Factor(self.scope[:axis] + self.scope[axis + 1 :], values)
 
 
 def run(
@@ -75,16 +68,15 @@ def run(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    space = Space(truth.entities, Logic.from_name(logic), largest, deadline)
-    matrices = Matrices(truth, deadline, largest)
-    tensor = combined(clauses, matrices.truth, space)
+    space = Space(truth, Logic.from_name(logic), largest, deadline)
+    tensor = space.combine(clauses)
     if only is not None:
-        crisp = combined(clauses, matrices.facts, space) > 0
+        crisp = space.combine(clauses, facts=True) > 0
         tensor = np.where(crisp == (only == "observed"), tensor, 0.0)
     tuples, value = _rank(tensor, k + 1, np.arange(truth.entities) if rank is None else rank)
     bound = float(value[k]) if len(value) > k else 0.0
     tuples, value = tuples[:k], value[:k]
-    assignments = tuple(_witnesses(clause, tuples, matrices.truth, space) for clause in clauses)
+    assignments = tuple(space.find_witnesses(clause, tuples) for clause in clauses)
     return Ranking(tuples, value, assignments, exact=True, bound=bound)
 
 
@@ -96,64 +88,117 @@ def score(
     deadline: Deadline = NO_DEADLINE,
 ) -> Values:
     """The truth of each of the given tuples [n, k] → [n]."""
-    space = Space(truth.entities, Logic.from_name(logic), LARGEST, deadline)
-    tensor = combined(clauses, Matrices(truth, deadline).truth, space)
+    tensor = Space(truth, Logic.from_name(logic), deadline=deadline).combine(clauses)
     return np.asarray(tensor[tuple(np.asarray(tuples).T)] if len(clauses[0].free) else np.full(len(tuples), tensor))
 
 
-def combined(clauses: Clauses, matrix: Matrix, space: Space) -> Values:
-    """The truth of every tuple: the disjunction of the clauses over E^k."""
-    parts = []
-    for clause in clauses:
-        factors = _maximise(_factors(clause, matrix, space.entities), clause.existential, space)
-        parts.append(_product(factors, clause.free, space))
-    return np.asarray(reduce(space.logic.disjunction, parts), dtype=np.float64)
+class Space:
+    """E^k over a truth table: how truths combine there, and how large and how long an enumeration may be."""
 
+    def __init__(
+        self, truth: Truth, logic: Logic = PRODUCT, largest: int = LARGEST, deadline: Deadline = NO_DEADLINE
+    ) -> None:
+        self.source, self.entities, self.logic = truth, truth.entities, logic
+        self.largest, self.deadline = largest, deadline
+        self._matrices: dict[int, tuple[Values, Values]] = {}
 
-class Matrices:
-    """Dense relation matrices [entities, entities], made when first asked for."""
+    def combine(self, clauses: Clauses, facts: bool = False) -> Values:
+        """The truth of every tuple: the disjunction of the clauses over E^k. With `facts`, these alone are true."""
+        parts = []
+        for clause in clauses:
+            factors = self._maximise(self._list_factors(clause, facts), clause.existential)
+            parts.append(self._multiply(factors, clause.free))
+        return np.asarray(reduce(self.logic.disjunction, parts), dtype=np.float64)
 
-    def __init__(self, truth: Truth, deadline: Deadline = NO_DEADLINE, largest: int = LARGEST) -> None:
-        self._truth, self._deadline, self._largest = truth, deadline, largest
-        self._made: dict[int, tuple[Values, Values]] = {}
-
-    def truth(self, relation: int) -> Values:
-        return self._both(relation)[0]
-
-    def facts(self, relation: int) -> Values:
-        return self._both(relation)[1]
-
-    def _both(self, relation: int) -> tuple[Values, Values]:
-        if relation not in self._made:
-            size = self._truth.entities
-            _refuse(size * size, self._largest, f"the matrix of one relation over {size:,} entities")
+    def matrix(self, relation: int, facts: bool = False) -> Values:
+        """The truth of a relation [entities, entities], or 1 for its facts; made when it is first asked for."""
+        if relation not in self._matrices:
+            size = self.entities
+            self._refuse(2, f"the matrix of one relation over {size:,} entities")
             values, observed = np.zeros((size, size)), np.zeros((size, size))
             for entity in range(size):
-                self._deadline.check()
-                row = self._truth.row(entity, relation, False)
+                self.deadline.check()
+                row = self.source.row(entity, relation, False)
                 values[entity, row.ids] = row.truth
                 observed[entity, row.ids] = row.observed
-            self._made[relation] = values, observed
-        return self._made[relation]
+            self._matrices[relation] = values, observed
+        return self._matrices[relation][facts]
 
+    def find_witnesses(self, clause: QueryGraph, tuples: Tuples) -> NDArray[np.int32]:
+        """The best values of all variables for each tuple, the lowest ids among equals; -1 without truth."""
+        found = np.full((len(tuples), len(clause.variables)), -1, dtype=np.int32)
+        base = self._list_factors(clause)
+        for i, row in enumerate(tuples):
+            factors = base
+            for variable, entity in zip(clause.free, row, strict=True):
+                factors = [factor.clamp(variable, int(entity)) for factor in factors]
+            values = dict(zip(clause.free, (int(e) for e in row), strict=True))
+            whole = float(self._multiply(self._maximise(factors, clause.existential), ()))
+            if whole <= 0:
+                continue
+            for variable in clause.existential:
+                rest = [v for v in clause.existential if v not in values and v != variable]
+                marginal = self._multiply(self._maximise(factors, rest), (variable,))
+                values[variable] = int(np.flatnonzero(marginal >= whole * (1 - SAME))[0])
+                factors = [factor.clamp(variable, values[variable]) for factor in factors]
+            found[i] = [values[v] for v in range(len(clause.variables))]
+        return found
 
-def _factors(clause: QueryGraph, matrix: Matrix, entities: int) -> list[Factor]:
-    factors = []
-    for head, relation, tail, negated in clause.edges:
-        values = 1.0 - matrix(relation) if negated else matrix(relation)
-        factors.append(_factor(head, tail, values))
-    for a, b in clause.different:
-        factors.append(_factor(a, b, 1.0 - np.eye(entities)))
-    everyone = np.arange(entities)
-    for condition in clause.conditions:
-        if isinstance(condition, Within | Outside):
-            factors.append(Factor(condition.variables, condition.holds(everyone).astype(np.float64)))
-        else:
-            pairs = condition.holds(np.repeat(everyone, entities), np.tile(everyone, entities))
-            factors.append(
-                _factor(condition.left, condition.right, pairs.astype(np.float64).reshape(entities, entities))
-            )
-    return factors
+    def _list_factors(self, clause: QueryGraph, facts: bool = False) -> list[Factor]:
+        factors = []
+        for head, relation, tail, negated in clause.edges:
+            values = self.matrix(relation, facts)
+            factors.append(_factor(head, tail, 1.0 - values if negated else values))
+        for a, b in clause.different:
+            factors.append(_factor(a, b, 1.0 - np.eye(self.entities)))
+        everyone = np.arange(self.entities)
+        for condition in clause.conditions:
+            if isinstance(condition, Within | Outside):
+                factors.append(Factor(condition.variables, condition.holds(everyone).astype(np.float64)))
+            else:
+                pairs = condition.holds(np.repeat(everyone, self.entities), np.tile(everyone, self.entities))
+                values = pairs.astype(np.float64).reshape(self.entities, self.entities)
+                factors.append(_factor(condition.left, condition.right, values))
+        return factors
+
+    def _maximise(self, factors: list[Factor], variables: Sequence[int]) -> list[Factor]:
+        """The factors with `variables` maximised out, each time the one whose neighbourhood is smallest."""
+        remaining = set(variables)
+
+        def neighbours(variable: int) -> set[int]:
+            touching: set[int] = set().union(*(f.scope for f in factors if variable in f.scope))
+            return touching - {variable}
+
+        while remaining:
+            variable = min(sorted(remaining), key=lambda v: len(neighbours(v)))
+            remaining.remove(variable)
+            scope = tuple(sorted(neighbours(variable)))
+            touching = [f for f in factors if variable in f.scope]
+            self._refuse(len(scope), f"joining {len(scope)} variables over {self.entities:,} entities")
+            best = np.zeros((self.entities,) * len(scope))
+            # One value of the variable at a time, so that no array is larger than the result.
+            for entity in range(self.entities):
+                sliced = [factor.clamp(variable, entity) for factor in touching]
+                np.maximum(best, self._multiply(sliced, scope), out=best)
+            factors = [f for f in factors if variable not in f.scope] + [Factor(scope, best)]
+        return factors
+
+    def _multiply(self, factors: list[Factor], scope: Sequence[int]) -> Values:
+        """The conjunction of factors as one array whose axes are `scope`."""
+        self._refuse(len(scope), f"{len(scope)} variables over {self.entities:,} entities")
+        result = np.ones((self.entities,) * len(scope))
+        for factor in sorted(factors, key=lambda f: len(f.scope)):
+            self.deadline.check()
+            inside = [v for v in scope if v in factor.scope]
+            values = np.transpose(factor.values, [factor.scope.index(v) for v in inside])
+            shape = [self.entities if v in factor.scope else 1 for v in scope]
+            result = self.logic.conjunction(result, values.reshape(shape))
+        return np.asarray(result)
+
+    def _refuse(self, axes: int, what: str) -> None:
+        """An array of |E| per axis that is too large."""
+        if self.entities**axes > self.largest:
+            raise _TooLarge(self.entities**axes, self.largest, what)
 
 
 def _factor(a: int, b: int, values: Values) -> Factor:
@@ -167,70 +212,6 @@ def _factor(a: int, b: int, values: Values) -> Factor:
     if a == b:
         return Factor((a,), values.diagonal())
     return Factor((a, b), values)
-
-
-def _maximise(factors: list[Factor], variables: Sequence[int], space: Space) -> list[Factor]:
-    """The factors with `variables` maximised out, each time the one whose neighbourhood is smallest."""
-    remaining = set(variables)
-
-    def neighbours(variable: int) -> set[int]:
-        touching: set[int] = set().union(*(f.scope for f in factors if variable in f.scope))
-        return touching - {variable}
-
-    while remaining:
-        variable = min(sorted(remaining), key=lambda v: len(neighbours(v)))
-        remaining.remove(variable)
-        scope = tuple(sorted(neighbours(variable)))
-        touching = [f for f in factors if variable in f.scope]
-        space.refuse(len(scope), "joining ")
-        best = np.zeros((space.entities,) * len(scope))
-        # One value of the variable at a time, so that no array is larger than the result.
-        for entity in range(space.entities):
-            sliced = [_clamp(f, variable, entity) for f in touching]
-            np.maximum(best, _product(sliced, scope, space), out=best)
-        factors = [f for f in factors if variable not in f.scope] + [Factor(scope, best)]
-    return factors
-
-
-def _clamp(factor: Factor, variable: int, entity: int) -> Factor:
-    if variable not in factor.scope:
-        return factor
-    axis = factor.scope.index(variable)
-    return Factor(factor.scope[:axis] + factor.scope[axis + 1 :], np.asarray(np.take(factor.values, entity, axis=axis)))
-
-
-def _product(factors: list[Factor], scope: Sequence[int], space: Space) -> Values:
-    """The conjunction of factors as one array whose axes are `scope`."""
-    space.refuse(len(scope))
-    result = np.ones((space.entities,) * len(scope))
-    for factor in sorted(factors, key=lambda f: len(f.scope)):
-        space.deadline.check()
-        inside = [v for v in scope if v in factor.scope]
-        values = np.transpose(factor.values, [factor.scope.index(v) for v in inside])
-        shape = [space.entities if v in factor.scope else 1 for v in scope]
-        result = space.logic.conjunction(result, values.reshape(shape))
-    return np.asarray(result)
-
-
-def _witnesses(clause: QueryGraph, tuples: Tuples, matrix: Matrix, space: Space) -> NDArray[np.int32]:
-    """The best values of all variables of the clause for each tuple, the lowest ids among equals; -1 without truth."""
-    found = np.full((len(tuples), len(clause.variables)), -1, dtype=np.int32)
-    base = _factors(clause, matrix, space.entities)
-    for i, row in enumerate(tuples):
-        factors = base
-        for variable, entity in zip(clause.free, row, strict=True):
-            factors = [_clamp(f, variable, int(entity)) for f in factors]
-        values = dict(zip(clause.free, (int(e) for e in row), strict=True))
-        whole = float(_product(_maximise(factors, clause.existential, space), (), space))
-        if whole <= 0:
-            continue
-        for variable in clause.existential:
-            rest = [v for v in clause.existential if v not in values and v != variable]
-            marginal = _product(_maximise(factors, rest, space), (variable,), space)
-            values[variable] = int(np.flatnonzero(marginal >= whole * (1 - SAME))[0])
-            factors = [_clamp(f, variable, values[variable]) for f in factors]
-        found[i] = [values[v] for v in range(len(clause.variables))]
-    return found
 
 
 def _rank(tensor: Values, most: int, rank: NDArray[np.integer]) -> tuple[Tuples, Values]:
@@ -272,11 +253,6 @@ class _TooLarge(BudgetExceeded):
         super().__init__(
             f"the brute engine needs {what}: {cells:,} cells, more than its limit of {largest:,}; use the exact engine"
         )
-
-
-def _refuse(cells: int, largest: int, what: str) -> None:
-    if cells > largest:
-        raise _TooLarge(cells, largest, what)
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,9 @@ class Edge(NamedTuple):
 class QueryGraph:
     """The edges of one clause over `variables`; `free` are the variables asked for, in the order asked.
 
-    `groups` are hypernodes: sets of free variables that are searched as one node (`merge`). Edges keep the member they
-    touch, so an edge between two members of a group is a self-loop of the hypernode.
-
     >>> chain = QueryGraph(("x", "y"), (0, 1), (Edge(~7, 0, 0), Edge(0, 1, 1)))
-    >>> chain.shape(), chain.marginal([1]).free, chain.merge(0, 1).groups
-    ('tree', (1,), ((0, 1),))
+    >>> chain.shape(), chain.marginal([1]).free
+    ('tree', (1,))
     """
 
     variables: tuple[str, ...]
@@ -41,7 +38,6 @@ class QueryGraph:
     edges: tuple[Edge, ...]
     different: tuple[tuple[int, int], ...] = ()
     conditions: tuple[BoundCondition, ...] = ()
-    groups: tuple[tuple[int, ...], ...] = ()
 
     @property
     def existential(self) -> tuple[int, ...]:
@@ -60,24 +56,11 @@ class QueryGraph:
         stray = [v for v in kept if v not in self.free]
         if stray:
             raise ValueError(f"variable {stray[0]} is not free")
-        groups = tuple(g for g in self.groups if all(v in kept for v in g))
-        return replace(self, free=kept, groups=groups)
+        return replace(self, free=kept)
 
     def describe_conditions(self) -> list[str]:
         """The conditions in words."""
         return [describe_condition(condition, lambda v: f"?{self.variables[v]}") for condition in self.conditions]
-
-    def node_of(self, variable: int) -> tuple[int, ...]:
-        """The hypernode a variable belongs to: its group, or itself alone."""
-        return next((group for group in self.groups if variable in group), (variable,))
-
-    def merge(self, first: int, second: int) -> QueryGraph:
-        """The graph in which the nodes of two free variables are one hypernode."""
-        a, b = self.node_of(first), self.node_of(second)
-        if not {*a, *b} <= set(self.free):
-            raise ValueError("only free variables merge")
-        merged = tuple(sorted({*a, *b}))
-        return replace(self, groups=(*(g for g in self.groups if g not in (a, b)), merged))
 
     def shape(self) -> Shape:
         """`cyclic` if the joined variable pairs form a cycle, else `multi-edge` if a pair is joined twice, else `tree`.

@@ -179,6 +179,7 @@ def pose(
     """The queries on reduced domains, and a bound on the tuples that have a member outside of them [queries]."""
     # Clauses below the floor may be above it together.
     alone = floor if len(clauses) == 1 or search.logic.idempotent else None
+    search = replace(search, enumerate=budget.enumerate)
     domains = tuple(reduce_domains(search, clause, budget.B, alone) for clause in clauses)
     problem = Problem(search, domains, budget)
     outside = problem.nothing()
@@ -199,12 +200,9 @@ def evaluate(problem: Problem, rows: NodeRows) -> tuple[Tensor, Tensor]:
     value = upper = torch.zeros(len(rows), dtype=search.table.dtype, device=search.table.device)
     for domains in problem.domains:
         variables = tuple(domains.clause.shape.free[place] for place in rows.members)
-        shape = domains.clause.shape.marginal(variables)
-        for other in variables[1:]:
-            shape = shape.merge(variables[0], other)
         own = len(variables) == 1 and rows.query is domains.rows[variables[0]].query
         target = domains.rows[variables[0]] if own else NodeRows(variables, rows.query, rows.columns)
-        truth, lost = search(domains, replace(domains.clause, shape=shape), target)
+        truth, lost = search(domains, target)
         for variable, dropped in domains.dropped.items():
             if variable not in variables:
                 lost = torch.maximum(lost, dropped)

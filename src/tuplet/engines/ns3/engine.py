@@ -147,5 +147,4 @@ class Ns3Marginal(Ns3, MarginalEngine[MergePlan]):
         from tuplet.engines.ns3.run import marginal_vectors
 
         budget = BoxBudget.from_limits(limits)
-        search = replace(self.search(plans, limits, deadline), enumerate=budget.enumerate)
-        return marginal_vectors([plan.clauses for plan in plans], search, budget)
+        return marginal_vectors([plan.clauses for plan in plans], self.search(plans, limits, deadline), budget)

@@ -1,7 +1,6 @@
 """NS3 on bound queries.
 
-run(clauses, table, k)              the joint ranking of one query: NS3(J)
-run_many(queries, search, k)        of many queries; those of one shape are searched together, on CPU or CUDA
+run_many(queries, search, k)        joint rankings: NS3(J); queries of one shape are searched together, on CPU or CUDA
 run_marginal(clauses, search, k)    tuples ranked by the product of their marginals: NS3(M)
 marginal_vectors(queries, search)   the marginals of each free variable, of many queries
 """
@@ -9,7 +8,7 @@ marginal_vectors(queries, search)   the marginals of each free variable, of many
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -17,42 +16,17 @@ from numpy.typing import NDArray
 
 from tuplet.engines.marginals import TESTED, Admits, top_products
 from tuplet.engines.ns3.algorithm import Box, BoxBudget, Problem, marginalise, pose, solve
-from tuplet.engines.ns3.batch import ClauseBatch, structure
+from tuplet.engines.ns3.batch import ClauseBatch, Domains, structure
 from tuplet.engines.ns3.search import FuzzySearch, witnesses
 from tuplet.engines.ns3.tensors import Tensor, TensorTable, blocks, counts, make_room, rank_rows, starts
 from tuplet.errors import BudgetExceeded
-from tuplet.query.limits import NO_DEADLINE, Deadline, OutOfTime
-from tuplet.query.logic import PRODUCT, Logic
+from tuplet.query.limits import Deadline, OutOfTime
+from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses, Ranking, stop_ranking
 from tuplet.query.source import Source
-from tuplet.truth.table import TruthTable
 
 _EVERYTHING = 1 << 40  # no box holds so many tuples
 _KEPT = 1 << 25  # a store with more entries is not brought into torch as a whole
-
-
-def run(
-    clauses: Clauses,
-    table: TruthTable,
-    k: int | None,
-    budget: BoxBudget | None = None,
-    logic: Logic | str = PRODUCT,
-    admits: Admits | None = None,
-    deadline: Deadline = NO_DEADLINE,
-    rank: NDArray[np.integer] | None = None,
-) -> Ranking:
-    """The `k` best tuples of the budgeted box (None: all of them), with witnesses; ties in order of `rank` [entities].
-
-    >>> from tuplet.query.ranking import Edge, QueryGraph
-    >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
-    ...                          np.array([0.5, 0.5]), np.array([False, False]))
-    >>> ranking = run([QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))], table, k=5)
-    >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
-    ([[1, 2]], [0.25], True, 0.0)
-    """
-    tensors = TensorTable.from_table(table, list_relations([clauses]))
-    search = FuzzySearch(tensors, Logic.from_name(logic), deadline=deadline)
-    return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
 
 
 def run_many(
@@ -65,10 +39,20 @@ def run_many(
     first: int | None = None,
     rank: NDArray[np.integer] | None = None,
 ) -> list[Ranking]:
-    """The rankings of many queries, ties in order of `rank` (or of ids); without `explain` they have no witnesses.
+    """The `k` best tuples (None: all) of each query's box, ties in order of `rank` (or of ids).
 
-    With `first` they list everything in their boxes, and `exact` speaks of so many tuples; k decides how long a budget
-    that adapts goes on growing.
+    Without `explain` they have no witnesses. With `first` they list everything in their boxes, and `exact` is about
+    that number of tuples; k decides how long a budget that adapts goes on growing.
+
+    >>> from tuplet.query.logic import PRODUCT
+    >>> from tuplet.query.ranking import Edge, QueryGraph
+    >>> from tuplet.truth.table import TruthTable
+    >>> table = TruthTable.build(3, 1, np.array([0, 1]), np.array([0, 0]), np.array([1, 2]),
+    ...                          np.array([0.5, 0.5]), np.array([False, False]))
+    >>> chain = QueryGraph(("x", "y"), (0, 1), (Edge(~0, 0, 0), Edge(0, 0, 1)))
+    >>> (ranking,) = run_many([[chain]], FuzzySearch(TensorTable.from_table(table), PRODUCT), k=5)
+    >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
+    ([[1, 2]], [0.25], True, 0.0)
     """
     k = None if k is not None and k >= _EVERYTHING else k
     names = np.arange(search.table.entities) if rank is None else rank.astype(np.int64)
@@ -117,7 +101,7 @@ class _Batch:
         self, numbers: NDArray[np.int64], asked: Sequence[ClauseBatch], budget: BoxBudget, floor: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """One chunk with one budget: which of its lists are proven, and their k-th truth."""
-        box, problem = solve(replace(self.search, enumerate=budget.enumerate), asked, budget, floor)
+        box, problem = solve(self.search, asked, budget, floor)
         filtered = any(self.admits[number] is not None for number in numbers.tolist())
         order, value = box.rank(self.rank, None if filtered or self.first is not None else self.k)
         shown, hidden = self._admit(numbers, box, order)
@@ -203,7 +187,7 @@ def run_marginal(
         return run_many([clauses], search, k, budget, [admits], rank=rank)[0]
     asked = [ClauseBatch.from_graphs([clause], search.table) for clause in clauses]
     try:
-        problem, bound = pose(replace(search, enumerate=budget.enumerate), asked, budget)
+        problem, bound = pose(search, asked, budget)
         make_room(8 * problem.unknowns * search.table.entities)
         vectors, highest = np.zeros((problem.unknowns, search.table.entities)), 1.0
         for place in range(problem.unknowns):
@@ -212,14 +196,11 @@ def run_marginal(
             vectors[place][node.rows.columns[0].cpu().numpy()] = node.value.double().cpu().numpy()
             highest = min(highest, float(node.upper.max()) if len(node.rows) else 0.0)
         tuples, value = top_products(vectors, k, search.logic, admits, rank)
-        ids = torch.as_tensor(tuples.astype(np.int64), device=search.table.device)
-        one = torch.zeros_like(ids[:, 0])
-        found = [witnesses(search, domains.clause, one, ids, domains)[0] for domains in problem.domains]
+        found = explain_tuples(asked, search, tuples, problem.domains)
     except OutOfTime as over:
         return stop_ranking(clauses, over.why)
     most = max(highest, float(bound[0]))
-    assignments = tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
-    return Ranking(tuples, value, assignments, most == 0, most, "ranked by marginals" if most else None)
+    return Ranking(tuples, value, found, most == 0, most, "ranked by marginals" if most else None)
 
 
 def marginal_vectors(
@@ -245,12 +226,20 @@ def marginal_vectors(
     return found
 
 
-def explain_tuples(clauses: Clauses, search: FuzzySearch, tuples: NDArray[np.int32]) -> tuple[NDArray[np.int32], ...]:
-    """The best witness of given tuples in each clause [n, variables], -1 where the clause gives them no truth."""
+def explain_tuples(
+    asked: Sequence[ClauseBatch],
+    search: FuzzySearch,
+    tuples: NDArray[np.int32],
+    within: Sequence[Domains | None] | None = None,
+) -> tuple[NDArray[np.int32], ...]:
+    """The best witness of given tuples in each clause [n, variables], -1 where the clause gives them no truth.
+
+    Existentials take values `within` the clauses' domains, if these are given.
+    """
     wanted = torch.as_tensor(tuples.astype(np.int64), device=search.table.device)
     one = torch.zeros(len(tuples), dtype=torch.int64, device=search.table.device)
-    asked = (ClauseBatch.from_graphs([clause], search.table) for clause in clauses)
-    found = (witnesses(search, clause, one, wanted)[0] for clause in asked)
+    inside = zip(asked, within or [None] * len(asked), strict=True)
+    found = (witnesses(search, clause, one, wanted, domains)[0] for clause, domains in inside)
     return tuple(assignment.cpu().numpy().astype(np.int32) for assignment in found)
 
 

@@ -63,14 +63,12 @@ class FuzzySearch:
         found: Tensor = self.logic.disjunction(a, b)
         return found
 
-    def __call__(self, domains: Domains, clause: ClauseBatch, target: NodeRows) -> tuple[Tensor, Tensor]:
+    def __call__(self, domains: Domains, target: NodeRows) -> tuple[Tensor, Tensor]:
         """Truth of the target's rows [n], and a bound on assignments inside the domains that were not tried [queries].
 
-        The clause asks for one node: one free variable, or all of its free variables merged.
+        The target is the one unknown: a variable, or several merged into a hypernode; all others are existential.
         """
-        free = clause.shape.free
-        if len(free) > 1 and clause.shape.groups != (tuple(sorted(free)),):
-            raise ValueError("search has one unknown: marginalise or merge the others")
+        clause, free = domains.clause, target.members
         value = self.conjoin([lit for lit in clause.literals if set(lit.variables) <= set(free)], target)
         node = free[0] if len(free) == 1 else HYPERNODE
         alive = value.nonzero().view(-1)
@@ -544,8 +542,7 @@ def witnesses(
             domains = _keep_inside(domains, within, query, search.table.entities)
         for variable in shape.existential:
             rows = domains.rows[variable]
-            asked = replace(known, shape=replace(shape, free=(variable,), groups=()))
-            truth, _ = every(domains, asked, rows)
+            truth, _ = every(domains, rows)
             value = best_of(rows.query, truth, n)
             best = ((truth >= value[rows.query] * SAME) & (truth > 0)).nonzero().view(-1)
             # The first of a query's best rows: rows stand in order of query and entity.

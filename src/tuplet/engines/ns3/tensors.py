@@ -134,8 +134,8 @@ class TensorTable:
     ...                          np.array([1.0, 0.25]), np.array([True, False]))
     >>> table = TensorTable.from_table(truth)
     >>> zero = torch.tensor([0])
-    >>> table.value(zero, zero, torch.tensor([2])).tolist(), table.expand(zero, zero)[1].tolist()
-    ([0.25], [1, 2])
+    >>> table.value(zero, zero, torch.tensor([2])).tolist(), table.best(zero, zero).tolist()
+    ([0.25], [1.0])
     """
 
     entities: int
@@ -215,11 +215,6 @@ class TensorTable:
         at = torch.searchsorted(self.row_key, key)
         start = self.row_ptr[at]
         return start, torch.where(self.row_key[at] == key, self.row_ptr[at + 1] - start, 0)
-
-    def expand(self, view: Tensor, entity: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """All edges of the rows: number of the row, neighbour, truth; neighbours ascend within a row."""
-        source, at = ranges(*self.spans(view, entity))
-        return source, self.neighbour[at].long(), self.truth[at]
 
     def value(self, view: Tensor, near: Tensor, far: Tensor) -> Tensor:
         """Truth of single edges from `near` to `far` under a view, 0 where none is listed."""

@@ -143,6 +143,7 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
 
     def _ranking(self, plan: BaselinePlan, scores: Scores, limits: Limits, deadline: Deadline) -> Ranking:
         """The tuples of one query, with the witnesses that the truth table has for them."""
+        from tuplet.engines.ns3.batch import ClauseBatch
         from tuplet.engines.ns3.run import explain_tuples, make_search
 
         clauses, source, rules = plan.clauses, plan.source, limits.rules
@@ -151,7 +152,9 @@ class BaselineEngine(MarginalEngine[BaselinePlan]):
             tuples, value = top_products(
                 self.truth(scores), limits.count(LISTED), rules, admitted, source.graph.entities.sort_rank
             )
-            found = explain_tuples(clauses, make_search([clauses], source, rules, deadline), tuples)
+            search = make_search([clauses], source, rules, deadline)
+            asked = [ClauseBatch.from_graphs([clause], search.table) for clause in clauses]
+            found = explain_tuples(asked, search, tuples)
         except OutOfTime as over:
             return stop_ranking(clauses, over.why)
         how = f"truth is the {rules.word} of marginals ({self.values}), and this is not an exact engine"

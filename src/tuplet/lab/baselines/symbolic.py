@@ -43,14 +43,14 @@ def fit(
     by one. The mode `paper` is FIT as published comparisons with several free variables ran it, see
     docs/explanation/baselines.md.
     """
-    search = make_search(queries, source, logic, deadline)
+    search, budget = make_search(queries, source, logic, deadline), replace(EVERYTHING, enumerate=options.most)
     if options.mode == "fair":
-        return marginal_vectors(queries, replace(search, enumerate=options.most), EVERYTHING)
-    narrow = replace(search, enumerate=options.most, certain=False)
+        return marginal_vectors(queries, search, budget)
+    narrow = replace(search, certain=False)
     places = []
     for place in range(len(queries[0][0].free)):
         asked = [[one_way(clause, place) for clause in clauses] for clauses in queries]
-        places.append(marginal_vectors(asked, narrow, EVERYTHING))
+        places.append(marginal_vectors(asked, narrow, budget))
     return [np.concatenate(parts) for parts in zip(*places, strict=True)]
 
 
@@ -164,8 +164,8 @@ def cqd(
         return score_by_model(queries, model, options, logic, deadline)
     search = make_search(queries, source, logic, deadline)
     # A cycle is cut by a beam too: as many candidates are tried as are carried on elsewhere.
-    narrow = replace(search, beam=options.beam, enumerate=options.beam, certain=False)
-    return marginal_vectors(queries, narrow, EVERYTHING)
+    narrow = replace(search, beam=options.beam, certain=False)
+    return marginal_vectors(queries, narrow, replace(EVERYTHING, enumerate=options.beam))
 
 
 # --- on the scores of a link predictor -------------------------------------------------------------------------------
