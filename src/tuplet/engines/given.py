@@ -18,7 +18,7 @@ from tuplet.query.answers import Answer
 from tuplet.query.ask import Question
 from tuplet.query.engine import Engine
 from tuplet.query.hints import missing_facts
-from tuplet.query.limits import NO_LIMITS, Deadline, Limits, OutOfTime
+from tuplet.query.limits import Deadline, Limits, OutOfTime
 from tuplet.query.loose import is_loose, loose_given
 from tuplet.query.ranking import Clauses, Ranking
 from tuplet.query.rows import FoundRows
@@ -74,25 +74,18 @@ def _in_order(variables: Sequence[str], given: GivenTuple) -> Sequence[str]:
 
 
 def explain_tuples(
-    clauses: Clauses,
-    source: Source,
-    tuples: NDArray[np.int32],
-    limits: Limits = NO_LIMITS,
-    deadline: Deadline | None = None,
+    clauses: Clauses, source: Source, tuples: NDArray[np.int32], limits: Limits, deadline: Deadline
 ) -> Ranking:
     """Tuples [n, k] in the order given, with truth and best witnesses; facts alone count where there is no more.
 
     Raises `OutOfTime` at the deadline.
     """
-    deadline = deadline or Deadline(limits.timeout)
-    if source.truth is None:
-        from tuplet.engines.exact import Checker
+    from tuplet.engines import exact
 
-        found, witnesses = Checker.from_source(clauses, source).explain(tuples, deadline)
+    if source.truth is None:
+        found, witnesses = exact.Checker.from_source(clauses, source).explain(tuples, deadline)
         truth = found.astype(np.float64)
     else:
-        from tuplet.engines import exact
-
         plan = exact.plan(clauses, source.table(clauses), source.graph.entities.sort_rank)
         truth, witnesses = exact.explain(plan, tuples, limits.rules, deadline)
     return Ranking(tuples, truth, witnesses, exact=True, bound=1.0)

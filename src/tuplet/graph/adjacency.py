@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tuplet.graph.arrays import Directory, FolderWriter
+from tuplet.graph.arrays import Directory, FolderWriter, freeze
 
 
 class RelationViews(NamedTuple):
@@ -349,12 +349,8 @@ class Adjacency:
     @cached_property
     def arrays(self) -> AdjacencyArrays:
         newer = np.zeros((0, len(self.view_ptr)), dtype=np.int64) if self.newer is None else self.newer
-        views = []
-        for array in (self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, newer):
-            view = np.ascontiguousarray(np.asarray(array)).view()
-            view.flags.writeable = False
-            views.append(view)
-        return AdjacencyArrays._make(views)
+        layout = self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, newer
+        return AdjacencyArrays._make(map(freeze, layout))
 
     @cached_property
     def view_sizes(self) -> list[tuple[int, int, float]]:
@@ -461,6 +457,10 @@ class Adjacency:
     def span(self, entity: int, view: int) -> tuple[int, int]:
         """Where the neighbours of a row begin and end; an empty span if there are none."""
         self.touch((view // 2,))
+        return self.touched_span(entity, view)
+
+    def touched_span(self, entity: int, view: int) -> tuple[int, int]:
+        """The same for a caller that has touched the relation."""
         if self.newer is not None:
             for layer in self.newer:
                 at = self._place(entity, layer.item(view), layer.item(view + 1))
@@ -514,7 +514,7 @@ class Adjacency:
     def find(self, head: int, relation: int, tail: int) -> int:
         """The forward entry of an edge, or -1."""
         start, stop = self.span(head, 2 * relation)
-        at = start + int(np.searchsorted(self.neighbour[start:stop], np.int32(tail)))
+        at = start + int(self.neighbour[start:stop].searchsorted(np.int32(tail)))
         return at if at < stop and self.neighbour[at] == tail else -1
 
     def relation(self, relation: int) -> tuple[Ints, Ints, Longs | slice]:

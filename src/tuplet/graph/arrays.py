@@ -450,6 +450,13 @@ def _map(file: Path, size: int) -> mmap.mmap:
         os.close(handle)
 
 
+def freeze(array: NDArray[Any]) -> NDArray[Any]:
+    """An array as kernels take it: plain, contiguous, read-only."""
+    view = np.ascontiguousarray(np.asarray(array)).view()
+    view.flags.writeable = False
+    return view
+
+
 def _array(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> NDArray[Any]:
     # The manifest knows dtype and shape, and the data end where the file ends: no header needs parsing.
     dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tuplet.engines.condition_tests import ConditionTests, list_allowed
 from tuplet.errors import UnsafeQuery
 from tuplet.graph.adjacency import Adjacency
+from tuplet.graph.arrays import freeze
 from tuplet.graph.attributes import Ids
 from tuplet.query.conditions import BoundCondition, Within, describe_condition
 from tuplet.query.ranking import Clauses, Edge, QueryGraph, unify
@@ -101,6 +102,8 @@ def new_join_state(program: JoinProgram, variables: int, memo_width: int) -> Joi
     return state
 
 
+_NO_ENTITIES: Ints = freeze(np.zeros(0, dtype=np.int32))
+
 # An atom seen from one of its variables: the other node, the view whose row at the other node lists the candidates, the
 # view in which a candidate has its own row, that row of the other node if it is a constant, the atom. A plain tuple,
 # because named ones cost each plan some 4 µs of 50.
@@ -147,11 +150,6 @@ class ClauseAtoms:
             found = list_allowed(graph.conditions, v, self.estimate(v, 0)[0])
             if found is not None:
                 self.allowed[v] = found
-
-    def list_tested(self) -> list[BoundCondition]:
-        """The conditions that candidates are tested by: all but those whose entities are listed."""
-        listed = [condition for condition, _ in self.allowed.values()]
-        return [condition for condition in self.graph.conditions if condition not in listed]
 
     def _add(self, edge: Edge) -> None:
         head, relation, tail, negated = edge
@@ -244,7 +242,8 @@ class _Lists:
         self.origin: list[Origin] = []
         self.checks: list[tuple[int, int]] = []
         self.listed: list[Ints] = []
-        conditions = [c for c in atoms.list_tested() if c.variables[0] in self.depth_of]
+        listed = [condition for condition, _ in atoms.allowed.values()]  # these need no test
+        conditions = [c for c in atoms.graph.conditions if c not in listed and c.variables[0] in self.depth_of]
         self.tests = ConditionTests(conditions) if conditions else None
         self.tested = dict(zip(self.tests.addresses, conditions, strict=True)) if self.tests else {}
 
@@ -361,7 +360,7 @@ class _Flow(NamedTuple):
 
 
 def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...]) -> JoinPart:
-    """The program that binds variables in the given order; `program.py` says what its numbers mean."""
+    """The program that binds variables in the given order."""
     n = len(order)
     lists, flow = _Lists(atoms, order), _Flow.from_order(atoms, order, free)
     last_free = flow.free.bit_length() - 1
@@ -390,36 +389,24 @@ def assemble(atoms: ClauseAtoms, order: Sequence[JoinStep], free: tuple[int, ...
     )
 
 
-def _program(
-    steps: Sequence[int],
-    made: _Lists,
-    memo: Sequence[int],
-    free: Sequence[int],
-) -> JoinProgram:
+def _program(steps: Sequence[int], made: _Lists, memo: Sequence[int], free: Sequence[int]) -> JoinProgram:
     """All tables as parts of one block: one array to make instead of five."""
     lists, checks = made.lists, made.checks
     numbers = [*steps, *chain.from_iterable(lists), *chain.from_iterable(checks), *memo, *free]
     block = np.array(numbers, dtype=np.int64)
     at = len(steps)
     ends = [at := at + size for size in (4 * len(lists), 2 * len(checks), len(memo))]
+    entities = _NO_ENTITIES
+    if made.listed:  # a single list may be long: it is not copied
+        entities = freeze(made.listed[0] if len(made.listed) == 1 else np.concatenate(made.listed))
     return JoinProgram(
         steps=block[: len(steps)].reshape(-1, 11),
         lists=block[len(steps) : ends[0]].reshape(-1, 4),
         checks=block[ends[0] : ends[1]].reshape(-1, 2),
         memo=block[ends[1] : ends[2]],
         free=block[ends[2] :],
-        entities=_read_only(made.listed) if made.listed else _NO_ENTITIES,
+        entities=entities,
     )
-
-
-def _read_only(lists: Sequence[Ints]) -> Ints:
-    """Lists one after another, as the kernels take them."""
-    joined = np.ascontiguousarray(lists[0] if len(lists) == 1 else np.concatenate(lists)).view()
-    joined.flags.writeable = False
-    return joined
-
-
-_NO_ENTITIES = _read_only([np.zeros(0, dtype=np.int32)])
 
 
 Naming: TypeAlias = Callable[[int], str]

@@ -150,6 +150,13 @@ def lookup(rows, start, stop, entity):
 
 
 @inlined
+def row_span(rows, entity, view):
+    """The entries of the row of an entity under a view; an empty span if it has none."""
+    row = find_row(rows, entity, view)
+    return (rows.row_ptr[row], rows.row_ptr[row + 1]) if row >= 0 else (np.int64(0), np.int64(0))
+
+
+@inlined
 def place_of(rows, program, generator, start, position):
     """Where a candidate stands: the entry of a row or, in a list (no generator), the row of the entity."""
     return entry_of(rows, start, position) if generator >= 0 else start + program.order[position]
@@ -343,17 +350,11 @@ def factor(rows, program, entry, kind, x, y, start, stop):
 @inlined
 def own(rows, program, entry, y):
     """Truth of a unary entry (constant at the other end, or y itself) at y."""
-    kind, source, a, b = (
-        program.entries[entry, 0],
-        program.entries[entry, 1],
-        program.entries[entry, 2],
-        program.entries[entry, 3],
-    )
+    kind, source = program.entries[entry, 0], program.entries[entry, 1]
+    a, b = program.entries[entry, 2], program.entries[entry, 3]
     if source >= 0:
-        row = find_row(rows, y, a)
-        if row < 0:
-            return 1.0 if kind == NEGATIVE else 0.0
-        return factor(rows, program, entry, kind, y, y, rows.row_ptr[row], rows.row_ptr[row + 1])
+        start, stop = row_span(rows, y, a)
+        return factor(rows, program, entry, kind, y, y, start, stop)
     return factor(rows, program, entry, kind, a, y, a, b)
 
 
@@ -484,10 +485,7 @@ def begin_message(rows, program, state, depth, edge, x):
         kind = program.entries[e, 0]
         if kind >= DIFFERENT:
             continue
-        low, high = np.int64(0), np.int64(0)
-        row = find_row(rows, x, program.entries[e, 2])
-        if row >= 0:
-            low, high = rows.row_ptr[row], rows.row_ptr[row + 1]
+        low, high = row_span(rows, x, program.entries[e, 2])
         span[depth, e - first, 0], span[depth, e - first, 1] = low, high
         if kind == POSITIVE and (chosen < 0 or high - low < stop - start):
             chosen, start, stop = e, low, high
@@ -571,11 +569,7 @@ def resolve(rows, program, state, span, first, last, variable, least):
         if kind >= DIFFERENT or source == variable:
             continue
         if source >= 0:
-            row = find_row(rows, state.assign[source], program.entries[e, 2])
-            if row < 0:
-                start, stop = 0, 0
-            else:
-                start, stop = rows.row_ptr[row], rows.row_ptr[row + 1]
+            start, stop = row_span(rows, state.assign[source], program.entries[e, 2])
         span[e - first, 0], span[e - first, 1] = start, stop
         if kind == POSITIVE:
             if start == stop:
@@ -592,6 +586,15 @@ def resolve(rows, program, state, span, first, last, variable, least):
                 if chosen < 0 or reach < best or (reach == best and stop - start < length):
                     best, length, chosen = reach, stop - start, e
     return chosen
+
+
+@inlined
+def drawn(steps, step, span, first, chosen):
+    """The row that candidates come from: its first place (or row), the place after its last, where drawing begins."""
+    if chosen < 0:
+        return steps[step, LIST_ROW], steps[step, LIST_B], steps[step, LIST_A]
+    start, stop = span[chosen - first, 0], span[chosen - first, 1]
+    return start, stop, start
 
 
 @inlined

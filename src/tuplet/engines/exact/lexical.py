@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tuplet.engines.condition_tests import list_allowed
 from tuplet.engines.effort import Effort
 from tuplet.engines.exact.part import bind_clause
-from tuplet.engines.exact.rows import SearchRows, find_span
+from tuplet.engines.exact.rows import SearchRows
 from tuplet.engines.exact.stream import ClauseStream, Ids, Values
 from tuplet.graph.adjacency import consecutive
 from tuplet.query.limits import OutOfTime
@@ -124,15 +124,6 @@ def _find_reachable(graph: QueryGraph, rows: SearchRows, prefix: NDArray[np.int3
     known = {stands[v]: int(e) for v, e in zip(graph.free, prefix.tolist(), strict=False)}
     if stands[target] in known:
         return np.array([known[stands[target]]], dtype=np.int32)
-    found = _find_reached(graph, rows, target, known, least)
-    few = list_allowed(graph.conditions, target, len(found))
-    return found if few is None else np.intersect1d(found, few[1]).astype(np.int32)
-
-
-def _find_reached(
-    graph: QueryGraph, rows: SearchRows, target: int, known: dict[int, int], least: float
-) -> NDArray[np.int32]:
-    """Entities of a variable that positive atoms allow."""
     # positive atoms seen from each end: node → (view, other node)
     near: dict[int, list[tuple[int, int]]] = {}
     for head, relation, tail, negated in graph.edges:
@@ -142,15 +133,16 @@ def _find_reached(
     views = [view ^ 1 for other in near for view, node in near[other] if node == target]
     views += [2 * e.relation for e in graph.edges if e.head == e.tail == target and not e.negated]
     view = rows.smallest(views)
-    way = _find_way(near, target, known)
+    found, way = None, _find_way(near, target, known)
     if way is not None:
-        found: NDArray[np.int32] | None = np.array([known.get(way[0], ~way[0])], dtype=np.int32)
+        found = np.array([known.get(way[0], ~way[0])], dtype=np.int32)
         for step in way[1]:
             found = None if found is None else _neighbours(rows, found, step, least, rows.adjacency.row_counts[view])
-        if found is not None:
-            return found
-    own = rows.adjacency.view(view)
-    return _keep_true(own.entities, rows.rows.row_best, own.rows, least)
+    if found is None:
+        own = rows.adjacency.view(view)
+        found = _keep_true(own.entities, rows.rows.row_best, own.rows, least)
+    few = list_allowed(graph.conditions, target, len(found))
+    return found if few is None else np.intersect1d(found, few[1]).astype(np.int32)
 
 
 def _find_way(
@@ -174,7 +166,7 @@ def _neighbours(
     """All neighbours of some entities under a view with at least a truth; None if more than `most` entries are read."""
     rows = source.rows
     if len(entities) == 1:
-        start, stop = find_span(rows, int(entities[0]), view)
+        start, stop = source.adjacency.touched_span(int(entities[0]), view)
         span = slice(start, stop)
         return _keep_true(rows.neighbour[span], rows.truth, span, least)
     at = source.adjacency.places(entities, view)

@@ -13,8 +13,9 @@ from tuplet.engines.condition_tests import ConditionTests, list_allowed
 from tuplet.engines.exact import kernels as kernel
 from tuplet.engines.exact.kernels import Program
 from tuplet.engines.exact.planning import ENTITY, SPAN, VIEW, Layout, Longs, Shape, find_layout
-from tuplet.engines.exact.rows import SearchRows, find_span, find_truth, freeze
+from tuplet.engines.exact.rows import SearchRows
 from tuplet.engines.kernels import ready
+from tuplet.graph.arrays import freeze
 from tuplet.graph.attributes import Ids
 from tuplet.progress import counted
 from tuplet.query.conditions import BoundCondition, Within, describe_condition
@@ -116,7 +117,7 @@ class BoundClause(NamedTuple):
 
 def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
     """The clause as programs on the rows of a table."""
-    rows = source.rows
+    adjacency, truth = source.adjacency, source.rows.truth
     searched, stands = (clause, None) if not clause.conditions else unify(clause)
     edges, different = searched.edges, searched.different
     if searched is clause and len(set(edges)) < len(edges):
@@ -131,7 +132,8 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
     )
     ground: list[float] = []
     for i in outline.ground:
-        value = find_truth(rows, ~edges[i].head, edges[i].relation, ~edges[i].tail)
+        at = adjacency.find(~edges[i].head, edges[i].relation, ~edges[i].tail)
+        value = 0.0 if at < 0 else float(truth[at]) if len(truth) else 1.0
         ground.append(1.0 - value if edges[i].negated else value)
     for i in outline.ground_different:
         ground.append(float(different[i][0] != different[i][1]))
@@ -140,7 +142,8 @@ def bind_clause(clause: QueryGraph, source: SearchRows) -> BoundClause:
         spans = {}
         for local, i in part.constants:
             head, relation, tail, _ = edges[i]
-            spans[local] = find_span(rows, *((~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)))
+            entity, view = (~head, 2 * relation) if head < 0 else (~tail, 2 * relation + 1)
+            spans[local] = adjacency.touched_span(entity, view)
         relations = [edges[i].relation for i in part.edges]
         conditions, few, tests = _NO_CONDITIONS
         if part.tests:

@@ -115,24 +115,18 @@ class _Builder:
         n = shape.variables
         self.pairs: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (u, v), u < v → (kind, atom)
         self.unary: list[list[Entry]] = [[] for _ in range(n)]
-        for i, (h, t, negated) in enumerate(shape.edges):
-            kind = kernel.NEGATIVE if negated else kernel.POSITIVE
-            if h < 0 or t < 0:
-                self.unary[max(h, t)].append(Entry(kind, -1, i, h >= 0, 1))
-            elif h == t:
-                self.unary[h].append(Entry(kind, h, i, False, 1))
+        kinds = kernel.POSITIVE, kernel.NEGATIVE
+        factors = [(kinds[negated], i, a, b) for i, (a, b, negated) in enumerate(shape.edges)]
+        factors += [(kernel.DIFFERENT, i, a, b) for i, (a, b) in enumerate(shape.different)]
+        factors += [(kernel.TEST, i, a, b) for i, (a, b) in enumerate(shape.tests)]
+        for kind, i, a, b in factors:
+            if a != b and min(a, b) >= 0:
+                self.pairs.setdefault((min(a, b), max(a, b)), []).append((kind, i))
+            elif kind == kernel.TEST:
+                self.unary[a].append(Entry(kind, -1, i, kernel.BOTH, 1))
             else:
-                self.pairs.setdefault((min(h, t), max(h, t)), []).append((kind, i))
-        for i, (a, b) in enumerate(shape.different):
-            if a < 0 or b < 0:
-                self.unary[max(a, b)].append(Entry(kernel.DIFFERENT, -1, i, False, 1))
-            else:
-                self.pairs.setdefault((min(a, b), max(a, b)), []).append((kernel.DIFFERENT, i))
-        for i, (a, b) in enumerate(shape.tests):
-            if a == b:
-                self.unary[a].append(Entry(kernel.TEST, -1, i, kernel.BOTH, 1))
-            else:
-                self.pairs.setdefault((min(a, b), max(a, b)), []).append((kernel.TEST, i))
+                inverse = kind != kernel.DIFFERENT and b < 0
+                self.unary[max(a, b)].append(Entry(kind, a if a == b else -1, i, inverse, 1))
         self.positive = {p for p, atoms in self.pairs.items() if any(kind == kernel.POSITIVE for kind, _ in atoms)}
         self.roots: list[tuple[int, bool]] = []  # root variable, whether a constant leads to it
         self.tree: list[list[int]] = [[] for _ in range(n)]

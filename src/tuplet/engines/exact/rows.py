@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from tuplet.engines.exact.kernels import Rows, common_places
 from tuplet.graph.adjacency import Adjacency, Ints, Longs, consecutive
+from tuplet.graph.arrays import freeze
 from tuplet.graph.attributes import Ids
 from tuplet.query.ranking import Clauses, Edge, QueryGraph
 from tuplet.truth.table import TruthTable
@@ -130,42 +130,11 @@ def load_rows(table: TruthTable, rank: Ints | None = None) -> SearchRows:
 def freeze_rows(
     adjacency: Adjacency, truth: NDArray[np.floating], by_truth: Ints, row_best: NDArray[np.floating], rank: Ints
 ) -> Rows:
-    """Arrays as rows: plain, contiguous, read-only (one compiled version for all)."""
+    """Arrays as rows, for one compiled version of all."""
     falls = rank[1:] < rank[:-1]
     ordered = int(falls.argmax()) + 1 if falls.any() else len(rank)
     *layout, newer = adjacency.arrays
     return Rows._make([*layout, *(freeze(array) for array in (truth, by_truth, row_best, rank)), newer, ordered])
-
-
-def freeze(array: NDArray[Any]) -> NDArray[Any]:
-    """An array as kernels take it."""
-    view = np.ascontiguousarray(np.asarray(array)).view()
-    view.flags.writeable = False
-    return view
-
-
-def find_truth(rows: Rows, head: int, relation: int, tail: int) -> float:
-    """The truth of one edge."""
-    start, stop = find_span(rows, head, 2 * relation)
-    at = bisect_left(rows.neighbour, tail, start, stop)
-    if at == stop or rows.neighbour[at] != tail:
-        return 0.0
-    return float(rows.truth[at]) if len(rows.truth) else 1.0
-
-
-def find_span(rows: Rows, entity: int, view: int) -> tuple[int, int]:
-    """Where the neighbours of an entity under a view lie; an empty span if it has none."""
-    for layer in rows.newer:
-        row = _place(rows, entity, layer.item(view), layer.item(view + 1))
-        if row >= 0:
-            return rows.row_ptr.item(row), rows.row_ptr.item(row + 1)
-    row = _place(rows, entity, rows.view_ptr.item(view), rows.view_ptr.item(view + 1))
-    return (rows.row_ptr.item(row), rows.row_ptr.item(row + 1)) if row >= 0 else (0, 0)
-
-
-def _place(rows: Rows, entity: int, low: int, high: int) -> int:
-    row = bisect_left(rows.row_entity, entity, low, high)
-    return row if row < high and rows.row_entity[row] == entity else -1
 
 
 # Parts of a truth table: every edge; stated ones; predicted ones; every edge with stated ones certain (so that a

@@ -16,6 +16,7 @@ from tuplet.engines.exact.kernels import (
     CLOSES,
     COMMITS,
     DEDUPE,
+    DIFFERENT,
     EMITTED,
     ENTITY,
     EXHAUSTED,
@@ -26,9 +27,6 @@ from tuplet.engines.exact.kernels import (
     HEAP,
     HELD,
     LIMIT,
-    LIST_A,
-    LIST_B,
-    LIST_ROW,
     LOWEST_BITS,
     NEXT_OPEN_A,
     NEXT_OPEN_B,
@@ -50,7 +48,6 @@ from tuplet.engines.exact.kernels import (
     START,
     STEP,
     STOP,
-    SUPPORT,
     TRANSIENT,
     TUPLE,
     VARIABLE,
@@ -59,6 +56,7 @@ from tuplet.engines.exact.kernels import (
     check,
     contains,
     cursor_of,
+    drawn,
     entity_at,
     factor,
     first_rank,
@@ -71,10 +69,11 @@ from tuplet.engines.exact.kernels import (
     pop,
     push,
     resolve,
+    row_span,
     truth_at,
 )
 from tuplet.engines.kernels import conj, residuum
-from tuplet.graph.kernels import compiled, find_row, inlined
+from tuplet.graph.kernels import compiled, inlined
 
 # columns of `level`
 L_GENERATOR, L_START, L_STOP, L_POSITION = range(4)
@@ -93,16 +92,12 @@ def complete(rows, program, state, most, least, logic):
         e, target = program.fixed[i], program.fixed_target[i]
         y = state.assign[target]
         kind, source = program.entries[e, 0], program.entries[e, 1]
-        if kind == SUPPORT:
-            continue
         if source < 0 or source == target:
             value = own(rows, program, e, y)
         else:
             start, stop = np.int64(0), np.int64(0)
-            if kind < 2:
-                row = find_row(rows, state.assign[source], program.entries[e, 2])
-                if row >= 0:
-                    start, stop = rows.row_ptr[row], rows.row_ptr[row + 1]
+            if kind < DIFFERENT:
+                start, stop = row_span(rows, state.assign[source], program.entries[e, 2])
             value = factor(rows, program, e, kind, state.assign[source], y, start, stop)
         total = conj(total, value, logic)
         if total <= 0.0:
@@ -144,16 +139,9 @@ def best_part(rows, program, state, first_level, last_level, already, enough, ne
             if chosen == -2:
                 depth -= 1
                 continue
-            level[depth, L_GENERATOR] = chosen
-            if chosen < 0:
-                level[depth, L_START], level[depth, L_STOP] = (
-                    program.levels[depth, LIST_ROW],
-                    program.levels[depth, LIST_B],
-                )
-                level[depth, L_POSITION] = program.levels[depth, LIST_A]
-            else:
-                level[depth, L_START], level[depth, L_STOP] = span[chosen - first, 0], span[chosen - first, 1]
-                level[depth, L_POSITION] = level[depth, L_START]
+            start, stop, position = drawn(program.levels, depth, span, first, chosen)
+            level[depth, L_GENERATOR], level[depth, L_START] = chosen, start
+            level[depth, L_STOP], level[depth, L_POSITION] = stop, position
         generator, start, stop = level[depth, L_GENERATOR], level[depth, L_START], level[depth, L_STOP]
         descended = False
         while level[depth, L_POSITION] < stop:
@@ -170,8 +158,6 @@ def best_part(rows, program, state, first_level, last_level, already, enough, ne
             y = entity_at(rows, generator, place)
             total = value[depth, 0]
             for e in range(first, end):
-                if program.entries[e, 0] == SUPPORT:
-                    continue
                 here = given if e == generator else check(rows, program, state, span, e, first, variable, y)
                 total = conj(total, here, logic)
                 if total <= best:
@@ -341,16 +327,9 @@ def search(rows, program, state, wanted, out, out_truth, logic):
             count[COMMITS] += 1
             if chosen == -2:
                 continue
-            nodes[node, GENERATOR] = chosen
-            if chosen < 0:
-                nodes[node, START], nodes[node, STOP] = (
-                    program.steps[step + 1, LIST_ROW],
-                    program.steps[step + 1, LIST_B],
-                )
-                nodes[node, POSITION] = program.steps[step + 1, LIST_A]
-            else:
-                nodes[node, START], nodes[node, STOP] = state.span[chosen - first, 0], state.span[chosen - first, 1]
-                nodes[node, POSITION] = nodes[node, START]
+            start, stop, position = drawn(program.steps, step + 1, state.span, first, chosen)
+            nodes[node, GENERATOR], nodes[node, START] = chosen, start
+            nodes[node, STOP], nodes[node, POSITION] = stop, position
         status, ready = advance(rows, program, state, node, step + 1, bound, cut, wanted, out, out_truth, logic)
         if status < 0:
             return -status  # its cursor waits already

@@ -75,15 +75,6 @@ def enlarge(state: State, reason: int) -> State:
     return state._replace(**{name: extend(getattr(state, name)) for name in _SEARCHED})
 
 
-def growth(state: State, reason: int) -> int:
-    """Bytes of the arrays that `enlarged` makes while the old ones are there."""
-    if reason == kernel.FULL_MEMO:
-        return 4 * (int(state.memo_key.nbytes) + int(state.memo_value.nbytes))
-    if reason == kernel.FULL_SEEN:
-        return 8 * int(state.seen.nbytes)
-    return 2 * sum(int(getattr(state, name).nbytes) for name in _SEARCHED)
-
-
 def extend(array: NDArray[Any], more: int | None = None) -> NDArray[Any]:
     """The array with room for so many rows more, or for as many again."""
     grown = np.empty((len(array) + (len(array) if more is None else more), *array.shape[1:]), dtype=array.dtype)
@@ -232,7 +223,12 @@ class PartStream:
 
     def _growth(self, reason: int) -> int:
         """Bytes that enlarging takes; the first arrays, which are too small to matter, count from then on."""
-        return growth(self.state, reason) + count_bytes(self.state) - self._held
+        state, held = self.state, count_bytes(self.state) - self._held
+        if reason == kernel.FULL_MEMO:
+            return held + 4 * int(state.memo_key.nbytes + state.memo_value.nbytes)
+        if reason == kernel.FULL_SEEN:
+            return held + 8 * int(state.seen.nbytes)
+        return held + 2 * sum(int(getattr(state, name).nbytes) for name in _SEARCHED)
 
     def _enlarge(self, reason: int) -> None:
         self.state = enlarge(self.state, reason)

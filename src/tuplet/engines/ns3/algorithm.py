@@ -88,12 +88,10 @@ class Box(FuzzyNode):
         columns = [column[at] for column in self.rows.columns]
         return torch.stack(columns, 1) if columns else at[:, None][:, :0]
 
-    def certify(
-        self, shown: Tensor, k: int | Tensor | None, hidden: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def certify(self, shown: Tensor, k: int | None, hidden: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Whether the rows `shown` (a mask) are the true best `k`, a bound on all others, and the k-th truth [queries].
 
-        `k` may differ between queries; None asks for all true tuples.
+        None asks for all true tuples.
 
         A tuple in the box is at most as true as `upper`, one outside at most `outside`. If the k-th truth shown is not
         below the bound of all others, and no row shown could be truer than it is shown, the list is the true one.
@@ -105,9 +103,9 @@ class Box(FuzzyNode):
         others = ~shown if hidden is None else ~shown & ~hidden
         bound = torch.maximum(self.outside, best_of(query[others], self.upper[others], queries))
         unsure = best_of(query[shown], (self.upper[shown] > self.value[shown] * slack).to(bound.dtype), queries)
-        wanted = torch.full_like(bound, -1) if k is None else torch.zeros_like(bound) + k
         last = -best_of(query[shown], 2 - self.value[shown], queries) + 2  # the smallest
-        kth = torch.where(wanted == 0, 1, torch.where(counts(query[shown], queries) == wanted, last, 0))
+        whole = counts(query[shown], queries) == (-1 if k is None else k)
+        kth = torch.ones_like(bound) if k == 0 else torch.where(whole, last, 0)
         return (unsure == 0) & (bound <= kth * slack), bound, kth
 
 
@@ -135,11 +133,11 @@ class BoxBudget:
         """Whether a larger budget is tried where this one proves too little."""
         return self.merge == "adaptive" and self.B is not None
 
-    def grow(self, times: int = 4) -> BoxBudget:
-        """A larger budget; all, once it passes the limit of rows."""
-        if self.B is None or self.B * times > self.rows:
+    def grow(self) -> BoxBudget:
+        """A budget four times larger; all, once it passes the limit of rows."""
+        if self.B is None or self.rows < 4 * self.B:
             return replace(self, B=None, enumerate=None)
-        return replace(self, B=self.B * times, enumerate=None if self.enumerate is None else self.enumerate * times)
+        return replace(self, B=4 * self.B, enumerate=None if self.enumerate is None else 4 * self.enumerate)
 
     def tuples(self, variables: int) -> int | None:
         """B_γ = n_γ · B."""
@@ -211,7 +209,7 @@ def evaluate(problem: Problem, rows: NodeRows) -> tuple[Tensor, Tensor]:
     return value, upper
 
 
-def marginalise(problem: Problem, place: int) -> tuple[FuzzyNode, Tensor]:
+def marginalise(problem: Problem, place: int, floor: Tensor | None = None) -> tuple[FuzzyNode, Tensor]:
     """The fuzzy vector of one free variable, the others existential; and a bound on what it leaves out.
 
     M[φ, {y_i}] = φ(y_i), and A[M[φ, {y_i}]] = M[A[φ], {y_i}]: a tuple that is an answer has only members that are
@@ -227,13 +225,16 @@ def marginalise(problem: Problem, place: int) -> tuple[FuzzyNode, Tensor]:
         keys = [some.key(some.members[0], entities) for some in own]
         key, at = torch.unique(torch.cat(keys), return_inverse=True)
         rows, score = NodeRows.from_keys(place, key, entities), best_of(at, torch.cat(scores), len(key))
-    return positive(problem, rows, score)
+    return positive(problem, rows, score, floor)
 
 
-def positive(problem: Problem, rows: NodeRows, score: Tensor) -> tuple[FuzzyNode, Tensor]:
-    """The rows that are true in the box, and a bound on the others [queries]."""
+def positive(problem: Problem, rows: NodeRows, score: Tensor, floor: Tensor | None) -> tuple[FuzzyNode, Tensor]:
+    """The rows that are true in the box and may reach the floor [queries], and a bound on the others [queries]."""
     value, upper = evaluate(problem, rows)
-    return split(problem, FuzzyNode(rows, value, upper, score), value > 0)
+    inside = value > 0
+    if floor is not None:
+        inside &= upper >= floor[rows.query]
+    return split(problem, FuzzyNode(rows, value, upper, score), inside)
 
 
 def split(problem: Problem, node: FuzzyNode, inside: Tensor) -> tuple[FuzzyNode, Tensor]:
@@ -365,23 +366,15 @@ def solve(
         return _box(problem, here, outside), problem
     nodes = []
     for place in range(problem.unknowns):
-        node, lost = marginalise(problem, place)
-        node, below = above(problem, node, floor)
+        node, lost = marginalise(problem, place, floor)
         nodes.append(node)
-        outside = outside.maximum(lost).maximum(below)
+        outside = outside.maximum(lost)
     if len(nodes) == 1:
         return Box(**vars(nodes[0]), outside=outside), problem
     if budget.merge == "simultaneous":
         rows, _, cut = merge(problem, nodes)
         return _box(problem, rows, outside.maximum(cut)), problem
     return progressive(problem, nodes, outside, floor), problem
-
-
-def above(problem: Problem, node: FuzzyNode, floor: Tensor | None) -> tuple[FuzzyNode, Tensor]:
-    """The rows that reach the floor, and a bound on the others."""
-    if floor is None:
-        return node, problem.nothing()
-    return split(problem, node, node.upper >= floor[node.rows.query])
 
 
 def progressive(problem: Problem, nodes: list[FuzzyNode], outside: Tensor, floor: Tensor | None = None) -> Box:
@@ -395,11 +388,7 @@ def progressive(problem: Problem, nodes: list[FuzzyNode], outside: Tensor, floor
         key=lambda pair: (sum(len(members[i]) for i in pair), *(min(members[i]) for i in pair)),
     )
     count = [totals(node.rows.query, node.value, problem.queries) for node in nodes]
-    choice = torch.zeros(problem.queries, dtype=torch.int64, device=outside.device)
-    least = torch.full_like(outside, torch.inf)
-    for number, (u, v) in enumerate(pairs):  # the first of equals wins
-        smaller = count[u] * count[v] < least
-        choice, least = torch.where(smaller, number, choice), torch.where(smaller, count[u] * count[v], least)
+    choice = torch.stack([count[u] * count[v] for u, v in pairs]).argmin(0)  # the first of equals
     parts, bound = [], problem.nothing()
     for number in torch.unique(choice).tolist():
         queries = (choice == number).nonzero().view(-1)
@@ -427,10 +416,9 @@ def _merge_pair(
     outside = outside.maximum(cut)
     if len(nodes) == 2:
         return _box(problem, rows, outside)
-    joint, lost = positive(problem, rows, score)
-    joint, below = above(problem, joint, floor)
+    joint, lost = positive(problem, rows, score, floor)
     rest = [node for i, node in enumerate(nodes) if i not in pair]
-    return progressive(problem, [*rest, joint], outside.maximum(lost).maximum(below), floor)
+    return progressive(problem, [*rest, joint], outside.maximum(lost), floor)
 
 
 def _box(problem: Problem, rows: NodeRows, outside: Tensor) -> Box:

@@ -12,7 +12,7 @@ import torch
 from tuplet.engines.ns3.tensors import Tensor, TensorTable, renumber
 from tuplet.errors import BadInput
 from tuplet.query.conditions import BoundCondition, Outside, Within
-from tuplet.query.ranking import Edge, QueryGraph
+from tuplet.query.ranking import QueryGraph
 
 Term: TypeAlias = int | Tensor  # a variable, or the entity of each query [queries]
 
@@ -115,11 +115,12 @@ class ClauseBatch:
 
         literals = []
         for same in zip(*(graph.edges for graph in graphs), strict=True):
-            swapped = [_is_swapped(edge) for edge in same]
-            heads = [edge.tail if swap else edge.head for edge, swap in zip(same, swapped, strict=True)]
-            tails = [edge.head if swap else edge.tail for edge, swap in zip(same, swapped, strict=True)]
+            # exchanged ends, so that a shape does not depend on how its edges are directed
+            swapped = [edge.tail < edge.head and max(edge.head, edge.tail) >= 0 for edge in same]
+            ends = [(e.tail, e.head) if swap else (e.head, e.tail) for e, swap in zip(same, swapped, strict=True)]
             relation = table.number[torch.tensor([edge.relation for edge in same], device=table.device)]
             view = 2 * relation + torch.tensor(swapped, dtype=torch.int64, device=table.device)
+            heads, tails = ([end[place] for end in ends] for place in (0, 1))
             literals.append(LiteralBatch(term(heads), term(tails), view, same[0].negated, scale))
         for pairs in zip(*(graph.different for graph in graphs), strict=True):
             literals.append(LiteralBatch(term([a for a, _ in pairs]), term([b for _, b in pairs]), None))
@@ -142,11 +143,6 @@ class ClauseBatch:
             if len(pair) == 2:
                 found.setdefault(pair, []).append(literal)
         return found
-
-
-def _is_swapped(edge: Edge) -> bool:
-    """Whether the ends of an edge are exchanged, so that a shape does not depend on how its edges are directed."""
-    return edge.tail < edge.head and (edge.tail >= 0 or edge.head >= 0)
 
 
 def structure(graph: QueryGraph) -> object:

@@ -101,7 +101,7 @@ class Ns3(Engine[MergePlan]):
 
         filters = [admits(limits.only, plan.clauses, plan.source, deadline) for plan in plans]
         queries, rank = [plan.clauses for plan in plans], plans[0].source.graph.entities.sort_rank
-        count, budget = None if limits.k == "all" else limits.count(1 << 62), BoxBudget.from_limits(limits)
+        count, budget = limits.count(1 << 62), BoxBudget.from_limits(limits)
         try:
             with count_memory(limits, deadline):
                 search = self.search(plans, limits, deadline)

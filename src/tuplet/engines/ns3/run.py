@@ -25,7 +25,6 @@ from tuplet.query.logic import Logic
 from tuplet.query.ranking import Clauses, Ranking, stop_ranking
 from tuplet.query.source import Source
 
-_EVERYTHING = 1 << 40  # no box holds so many tuples
 _KEPT = 1 << 25  # a store with more entries is not brought into torch as a whole
 
 
@@ -54,7 +53,6 @@ def run_many(
     >>> ranking.tuples.tolist(), ranking.truth.tolist(), ranking.exact, ranking.bound
     ([[1, 2]], [0.25], True, 0.0)
     """
-    k = None if k is not None and k >= _EVERYTHING else k
     names = np.arange(search.table.entities) if rank is None else rank.astype(np.int64)
     in_torch = torch.as_tensor(names, device=search.table.device)
     batch = _Batch(queries, search, k, admits or [None] * len(queries), explain, first, in_torch)

@@ -189,21 +189,15 @@ class FuzzySearch:
         One positive literal is walked from the end that has fewer edges; the others are looked up.
         """
         table, (near,) = self.table, u.members
-        driver, spans, column = None, None, None
-        cheapest, backward = -1, False
+        options = []
         for literal in bundle:
-            if not literal.positive:
-                continue
-            (far,) = set(literal.variables) - {near}
-            ends = _Column.from_node(w, far, table)
-            ahead = table.spans(literal.view_from(near)[u.query], u.columns[0])
-            back = table.spans(literal.view_from(far)[ends.rows.query], ends.rows.columns[0])
-            for option, inverse in ((ahead, False), (back, True)):
-                cost = int(option[1].sum())
-                if cheapest < 0 or cost < cheapest:
-                    driver, spans, column, cheapest, backward = literal, option, ends, cost, inverse
-        if driver is None or spans is None or column is None:
-            raise ValueError("rows are paired along a positive literal")
+            if literal.positive:
+                (far,) = set(literal.variables) - {near}
+                ends = _Column.from_node(w, far, table)
+                ahead = table.spans(literal.view_from(near)[u.query], u.columns[0])
+                back = table.spans(literal.view_from(far)[ends.rows.query], ends.rows.columns[0])
+                options += [(literal, ends, ahead, False), (literal, ends, back, True)]
+        driver, column, spans, backward = min(options, key=lambda option: int(option[2][1].sum()))
         rest = [literal for literal in bundle if literal is not driver]
         meetings = self._meet(u, column, spans, backward)
         if column.row_of is not None:
@@ -246,11 +240,7 @@ class FuzzySearch:
         rows, queries = state.rows, state.clause.queries
         degree = {u: sum(u in pair and pair <= rows.keys() for pair in links) for u in rows}
         variables = sorted((u for u in rows if u != target), key=lambda u: (degree[u], u))
-        size = torch.stack([counts(rows[u].query, queries) for u in variables])
-        least, choice = size[0], torch.zeros_like(size[0])
-        for number in range(1, len(variables)):  # the first of equals wins
-            choice = torch.where(size[number] < least, number, choice)
-            least = least.minimum(size[number])
+        choice = torch.stack([counts(rows[u].query, queries) for u in variables]).argmin(0)  # the first of equals
         found = torch.zeros_like(state.value[target])
         bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
         for number in torch.unique(choice).tolist():
@@ -386,11 +376,10 @@ def _messages(search: FuzzySearch, clause: ClauseBatch) -> Domains:
     for parent, child in tree:
         search.deadline.check()
         found = _from_constants(search, clause, child)
-        if found is None and parent is None:
-            found = _members(search, clause, child)
-        elif found is None and parent is not None:
+        if found is None and parent is not None:
             found = _reach(search, clause, links[frozenset((parent, child))], rows[parent], child)
-        assert found is not None
+        elif found is None:
+            found = _members(search, clause, child)
         unary = search.conjoin([literal for literal in clause.literals if literal.variables == (child,)], found)
         true = unary.nonzero().view(-1)
         rows[child], value[child] = found.take(true), unary[true]
@@ -466,18 +455,15 @@ def _constant_literals(clause: ClauseBatch, v: int) -> list[LiteralBatch]:
 
 def _from_constants(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows | None:
     """The neighbours of the constant with the fewest of them."""
-    best = None
+    options = []
     for literal in _constant_literals(clause, v):
         if literal.positive:
             constant = literal.head if isinstance(literal.head, Tensor) else literal.tail
             assert isinstance(constant, Tensor)
-            spans = search.table.spans(literal.view_from(constant), constant)
-            cost = int(spans[1].sum())
-            if best is None or cost < best[0]:
-                best = cost, spans
-    if best is None:
+            options.append(search.table.spans(literal.view_from(constant), constant))
+    if not options:
         return None
-    query, at = ranges(*best[1])
+    query, at = ranges(*min(options, key=lambda spans: int(spans[1].sum())))
     return NodeRows((v,), query, (search.table.neighbour[at].long(),))
 
 
