@@ -271,7 +271,6 @@ class BestFirst(Plan):
     """A planned best-first search."""
 
     program: ExactPlan
-    most: int  # tuples that there can be
 
     def text(self, entity: Callable[[int], str], relation: Callable[[int], str]) -> str:
         """The order of the variables, the bounds and the estimated cost."""
@@ -296,13 +295,13 @@ class Exact(Engine[BestFirst]):
             warm(weighted=True)
 
     def plan(self, clauses: Clauses, source: Source, limits: Limits) -> BestFirst:
-        program = plan(clauses, source.table(clauses), source.graph.entities.sort_rank)
-        return BestFirst(clauses, source, program, program.table.entities ** len(clauses[0].free))
+        return BestFirst(clauses, source, plan(clauses, source.table(clauses), source.graph.entities.sort_rank))
 
     def run(self, plan: BestFirst, limits: Limits, deadline: Deadline) -> Ranking:
         effort = Effort(deadline, limits.memory, limits.work)
         holds = Checker.from_source(plan.clauses, plan.source, effort.beside()).holds if limits.only else None
-        return run(plan.program, limits.count(plan.most), limits.rules, effort, limits.only, holds)
+        count = limits.count(plan.program.table.entities ** len(plan.clauses[0].free))
+        return run(plan.program, count, limits.rules, effort, limits.only, holds)
 
     def score(self, plan: BestFirst, tuples: Ids, limits: Limits, deadline: Deadline) -> Values:
         return explain(plan.program, tuples, limits.rules, deadline)[0]

@@ -361,11 +361,6 @@ def reduce_domains(search: FuzzySearch, clause: ClauseBatch, most: int | None, f
     return domains.restrict(keep, dropped)
 
 
-def _variables(clause: ClauseBatch) -> list[int]:
-    """The variables that are still unknown."""
-    return sorted({v for literal in clause.literals for v in literal.variables})
-
-
 def _messages(search: FuzzySearch, clause: ClauseBatch) -> Domains:
     """Everyone that a walk along the spanning tree reaches, with messages both ways."""
     links = clause.links(lambda v: v)
@@ -420,9 +415,9 @@ def spanning_tree(clause: ClauseBatch) -> list[tuple[int | None, int]]:
         for pair, bundle in clause.links(lambda v: v).items()
         if any(literal.positive for literal in bundle)
     }
-    constants = {v: sum(lit.positive for lit in _constant_literals(clause, v)) for v in _variables(clause)}
+    left = {v for literal in clause.literals for v in literal.variables}
+    constants = {v: len(_constant_edges(clause, v)) for v in left}
     tree: list[tuple[int | None, int]] = []
-    left = set(_variables(clause))
     while left:
         edges = [(p, c) for pair in links for p in pair for c in pair - {p} if p not in left and c in left]
         if edges:
@@ -444,23 +439,19 @@ def local_index(search: FuzzySearch, clause: ClauseBatch, rows: NodeRows) -> Ten
     return total
 
 
-def _constant_literals(clause: ClauseBatch, v: int) -> list[LiteralBatch]:
-    """Literals between a variable and a constant."""
-    return [
-        literal
-        for literal in clause.literals
-        if literal.variables == (v,) and not (isinstance(literal.head, int) and isinstance(literal.tail, int))
-    ]
+def _constant_edges(clause: ClauseBatch, v: int) -> list[tuple[Tensor, Tensor]]:
+    """The positive edges between a variable and a constant: the view that leads from the constant, and the constant."""
+    found = []
+    for literal in clause.literals:
+        constant = literal.head if isinstance(literal.head, Tensor) else literal.tail
+        if literal.positive and literal.variables == (v,) and isinstance(constant, Tensor):
+            found.append((literal.view_from(constant), constant))
+    return found
 
 
 def _from_constants(search: FuzzySearch, clause: ClauseBatch, v: int) -> NodeRows | None:
     """The neighbours of the constant with the fewest of them."""
-    options = []
-    for literal in _constant_literals(clause, v):
-        if literal.positive:
-            constant = literal.head if isinstance(literal.head, Tensor) else literal.tail
-            assert isinstance(constant, Tensor)
-            options.append(search.table.spans(literal.view_from(constant), constant))
+    options = [search.table.spans(view, constant) for view, constant in _constant_edges(clause, v)]
     if not options:
         return None
     query, at = ranges(*min(options, key=lambda spans: int(spans[1].sum())))
