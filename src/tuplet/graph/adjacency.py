@@ -349,8 +349,8 @@ class Adjacency:
     @cached_property
     def arrays(self) -> AdjacencyArrays:
         newer = np.zeros((0, len(self.view_ptr)), dtype=np.int64) if self.newer is None else self.newer
-        layout = self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, newer
-        return AdjacencyArrays._make(map(freeze, layout))
+        layout: tuple[NDArray[Any], ...] = (self.view_ptr, self.row_entity, self.row_ptr, self.neighbour, newer)
+        return AdjacencyArrays._make([freeze(array) for array in layout])
 
     @cached_property
     def view_sizes(self) -> list[tuple[int, int, float]]:
