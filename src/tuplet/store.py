@@ -37,7 +37,6 @@ from tuplet.query.contents import AttributeRow, EntityFacts, FoundName, Relation
 from tuplet.query.display import Listing, html_table, tag
 from tuplet.query.engine import Engine
 from tuplet.query.limits import Brake, Deadline, LimitFields, Limits, whole_number
-from tuplet.query.ranking import QueryGraph
 from tuplet.query.schema import Origin
 from tuplet.query.source import Source
 from tuplet.settings import keywords
@@ -559,8 +558,7 @@ class Store:
     def plot_query(self, query: str | Query) -> altair.HConcatChart:
         """The query as a graph of what is asked for, what may be anything, and what is given (extra `plots`)."""
         question = self.question(query)
-        graph = question.source.graph
-        return display.query([_draw(clause, graph) for clause in question.clauses], question.text)
+        return display.query(question.clauses, question.source.graph, question.text)
 
     def _repr_html_(self) -> str:
         about = self.info()
@@ -629,26 +627,6 @@ def _brake() -> Iterator[Brake]:
 def _why_not(about: dict[str, Any]) -> str:
     why = about.get("why")
     return f"truth values are not calibrated{f': {why}' if why else ''}"
-
-
-def _draw(clause: QueryGraph, graph: KnowledgeGraph) -> display.Drawn:
-    entities, relations, short = graph.entities, graph.relations, graph.prefixes.short
-    nodes = [(f"?{name}", "asked for" if v in clause.free else "any") for v, name in enumerate(clause.variables)]
-    # a constant is drawn once for each edge: it is a value there, and joins nothing
-    edges = []
-
-    def place(node: int) -> int:
-        if node >= 0:
-            return node
-        nodes.append((short(entities.label(~node) or entities.name(~node)), "given"))
-        return len(nodes) - 1
-
-    for edge in clause.edges:
-        label = short(relations.label(edge.relation) or relations.name(edge.relation))
-        kind = "does not hold" if edge.negated else "holds"
-        edges.append((place(edge.head), place(edge.tail), f"not {label}" if edge.negated else label, kind))
-    edges += [(place(one), place(other), "≠", "different") for one, other in clause.different]
-    return display.Drawn(nodes, edges, clause.describe_conditions())
 
 
 def _facts(facts: Any) -> Any:

@@ -423,9 +423,9 @@ class _Printer:
     def expression(self, condition: Formula) -> str:
         match condition:
             case And(parts):
-                return " && ".join(self.enclose(part, Or) for part in parts)
+                return " && ".join(map(self.enclose, parts))
             case Or(parts):
-                return " || ".join(self.enclose(part, Or) for part in parts)
+                return " || ".join(map(self.enclose, parts))
             case Different(left, right):
                 return f"{_term(left)} != {_term(right)}"
             case Same(left, right):
@@ -440,8 +440,8 @@ class _Printer:
             case _:
                 raise AssertionError("no condition of a filter")
 
-    def enclose(self, part: Formula, kind: type[Or]) -> str:
-        return f"({self.expression(part)})" if isinstance(part, kind) else self.expression(part)
+    def enclose(self, part: Formula) -> str:
+        return f"({self.expression(part)})" if isinstance(part, Or) else self.expression(part)
 
     def comparison(self, compare: Compare) -> str:
         left, right = compare.left, compare.right

@@ -83,9 +83,8 @@ class Block:
         self.query = query
         self.parts = list(body.parts) if isinstance(body, And) else [body]
         self.clauses: list[str] = []
-        self.waiting: list[Formula] = []
+        self.conditions: list[Formula] = []
         self.known: set[Term] = set()
-        self.tests: list[str] = []
         self.uses = Counter(term for part in self.parts for term in terms(part))
         facts = [atom for part in self.parts for atom in atoms(part) if isinstance(atom, Atom)]
         self.taken = {term.name for term in self.uses if not isinstance(term, Constant)} | {v.name for v in query.free}
@@ -100,40 +99,21 @@ class Block:
                 self.name_of(used.of)
 
     def text(self) -> str:
-        for part in self.parts:
-            if not self.pattern(part):
-                self.waiting.append(part)
-            self.release()
-        if self.waiting or not self.clauses:
+        others = [part for part in self.parts if not self.pattern(part)]
+        conditions = [*self.conditions, *others]  # first which entities the nodes of patterns are
+        spoken = {term for part in conditions for term in terms(part) if not isinstance(term, Constant)}
+        if not self.clauses or not spoken <= self.known:
             _refuse("a condition on nodes that no pattern names")
-        self.close()
-        return f"{' '.join(self.clauses)} RETURN {self.write_return()}{self.ending()}"
+        tests = [self.condition(part, inside=True) for part in conditions]
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        return f"{' '.join(self.clauses)}{where} RETURN {self.write_return()}{self.ending()}"
 
     # --- patterns -----------------------------------------------------------------------------------------------------
 
     def match(self, pattern: str, *nodes: Term) -> bool:
-        self.close()
         self.clauses.append(f"MATCH {pattern}")
         self.known.update(nodes)
         return True
-
-    def close(self) -> None:
-        """Write the conditions that belong to the last MATCH."""
-        if self.tests:
-            self.clauses.append(f"WHERE {' AND '.join(self.tests)}")
-            self.tests = []
-
-    def release(self) -> None:
-        """Conditions whose nodes are known by now."""
-        if not self.clauses:
-            return
-        later = []
-        for part in self.waiting:
-            if all(isinstance(term, Constant) or term in self.known for term in terms(part)):
-                self.tests.append(self.condition(part, inside=True))
-            else:
-                later.append(part)
-        self.waiting = later
 
     def pattern(self, part: Formula) -> bool:
         """Write a part as a pattern, if it is one."""
@@ -222,7 +202,7 @@ class Block:
             return _quote(term.name)
         if term.name not in self.constants:
             self.constants[term.name] = new_name("", self.taken, numbered=True)
-            self.waiting.append(Same(Exists(self.constants[term.name]), Constant(term.name)))
+            self.conditions.append(Same(Exists(self.constants[term.name]), Constant(term.name)))
         self.known.add(Exists(self.constants[term.name]))
         return self.constants[term.name]
 

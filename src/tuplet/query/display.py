@@ -8,14 +8,16 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
+from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import NO_PREFIXES, Prefixes
 from tuplet.progress import align_columns, printable
+from tuplet.query.ranking import Clauses, QueryGraph
 
 if TYPE_CHECKING:
     import altair
@@ -273,32 +275,40 @@ def wilson(right: float, number: float, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-class Drawn(NamedTuple):
-    """One clause to be drawn: nodes by number, edges between them."""
-
-    nodes: Sequence[tuple[str, str]]  # label, and kind: asked for, any, given
-    edges: Sequence[tuple[int, int, str, str]]  # head, tail, label, and kind: holds, does not hold, different
-    below: Sequence[str] = ()  # conditions in words
-
-
 NODES = {"asked for": "circle", "any": "circle", "given": "square"}
 
 
-def query(clauses: Sequence[Drawn], title: str) -> altair.HConcatChart:
+def query(clauses: Clauses, graph: KnowledgeGraph, title: str) -> altair.HConcatChart:
     """Clauses as graphs, side by side: any of them makes a tuple an answer."""
     alt = _altair()
-    return alt.hconcat(*map(_clause, clauses), title=_title(title))
+    return alt.hconcat(*(_draw_clause(clause, graph) for clause in clauses), title=_title(title))
 
 
-def _clause(drawn: Drawn) -> altair.LayerChart:
+def _draw_clause(clause: QueryGraph, graph: KnowledgeGraph) -> altair.LayerChart:
     alt = _altair()
-    places = UNIT * layout(len(drawn.nodes), [(head, tail) for head, tail, *_ in drawn.edges])
+    entities, relations, short = graph.entities, graph.relations, graph.prefixes.short
+    shown = [(f"?{name}", "asked for" if v in clause.free else "any") for v, name in enumerate(clause.variables)]
+
+    def place(node: int) -> int:
+        """The number of a node; a constant has one for each edge: it is a value there, and joins nothing."""
+        if node >= 0:
+            return node
+        shown.append((short(entities.label(~node) or entities.name(~node)), "given"))
+        return len(shown) - 1
+
+    drawn = []  # head, tail, label and kind of each edge
+    for edge in clause.edges:
+        label = short(relations.label(edge.relation) or relations.name(edge.relation))
+        said = (f"not {label}", "does not hold") if edge.negated else (label, "holds")
+        drawn.append((place(edge.head), place(edge.tail), *said))
+    drawn += [(place(one), place(other), "≠", "different") for one, other in clause.different]
+    places = UNIT * layout(len(shown), [(head, tail) for head, tail, *_ in drawn])
     nodes = [
         {"x": x, "y": y, "label": label, "kind": kind}
-        for (x, y), (label, kind) in zip(places.tolist(), drawn.nodes, strict=True)
+        for (x, y), (label, kind) in zip(places.tolist(), shown, strict=True)
     ]
     edges, drawn_between = [], dict[frozenset[int], int]()
-    for head, tail, label, kind in drawn.edges:
+    for head, tail, label, kind in drawn:
         # the second edge between two nodes runs beside the first
         beside = drawn_between.setdefault(frozenset((head, tail)), 0)
         drawn_between[frozenset((head, tail))] += 1
@@ -353,7 +363,7 @@ def _clause(drawn: Drawn) -> altair.LayerChart:
         for look in ({"stroke": "white", "strokeWidth": 4}, {"color": "black"})
     ]
     size = (high - low + 2 * margin).tolist()
-    below = alt.TitleParams(list(drawn.below) or "", orient="bottom", fontWeight="normal", fontSize=12)
+    below = alt.TitleParams(clause.describe_conditions() or "", orient="bottom", fontWeight="normal", fontSize=12)
     return alt.layer(lines, arrows, behind, words, dots, *names, title=below, view={"stroke": None}).properties(
         width=size[0], height=size[1]
     )
