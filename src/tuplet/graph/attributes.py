@@ -301,14 +301,13 @@ class Attributes:
     """All attributes of a graph."""
 
     columns: tuple[AttributeColumn, ...] = ()
-    _found: dict[str, list[AttributeColumn]] = field(init=False, repr=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def _found(self) -> dict[str, list[AttributeColumn]]:
+        found: dict[str, list[AttributeColumn]] = {}
         for column in self.columns:
-            self._found.setdefault(column.name, []).append(column)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Attributes, (self.columns,)
+            found.setdefault(column.name, []).append(column)
+        return found
 
     def __len__(self) -> int:
         return len(self.columns)

@@ -267,6 +267,11 @@ class KnowledgeGraph:
         self.adjacency.touch()
         return marked_splits(splits)[self.split]
 
+    def relation_facts(self, relation: int) -> tuple[Ints, Ints, dict[str, NDArray[Any]]]:
+        """Heads and tails of the facts of a relation, in order, and what is known of each: split, weight, date."""
+        heads, tails, entries = self.adjacency.relation(relation)
+        return heads, tails, {name: column[entries] for name, column in self._columns.items()}
+
     @property
     def _columns(self) -> dict[str, NDArray[Any]]:
         """What lies beside the entries of the adjacency."""

@@ -422,7 +422,8 @@ class ValueCollector:
 
     def __init__(self, memory: int, folder: Path | None = None) -> None:
         self._memory, self._folder = memory, folder
-        self._found: dict[tuple[str, bool, Kind], _KindValues] = {}
+        # by name, whether they are of facts, and family
+        self._found: dict[tuple[str, bool, Family], dict[Kind, _KindValues]] = {}
 
     def add(self, batch: AttributeBatch, subject: Callable[[pa.Array], Ids], facts: Sequence[Ids]) -> None:
         """Take the values of a batch.
@@ -434,11 +435,10 @@ class ValueCollector:
         if len(values) == 0:
             return
         kind, stored = _store(batch.name, values)
-        key = batch.name, batch.subjects is None, kind
-        gathered = self._found.get(key)
-        if gathered is None:
-            spill = RelationSpill(self._memory, self._folder, defaults={"language": 0})
-            gathered = self._found[key] = _KindValues(spill)
+        kinds = self._found.setdefault((batch.name, batch.subjects is None, FAMILIES[kind]), {})
+        if kind not in kinds:
+            kinds[kind] = _KindValues(RelationSpill(self._memory, self._folder, defaults={"language": 0}))
+        gathered = kinds[kind]
         if kind == "text":  # only texts that differ are looked up
             coded = stored if pa.types.is_dictionary(stored.type) else stored.dictionary_encode()
             stored = number_names(gathered.texts, coded)
@@ -466,12 +466,9 @@ class ValueCollector:
 
         `dropped` says of the keys of a relation's facts which of them did not become edges.
         """
-        groups: dict[tuple[str, bool, Family], dict[Kind, _KindValues]] = {}
-        for (name, of_facts, kind), gathered in self._found.items():
-            groups.setdefault((name, of_facts, FAMILIES[kind]), {})[kind] = gathered
         by_id: list[int] = np.argsort(of_relation).tolist()
         orders: dict[int, tuple[Ids, Ids]] = {}  # of facts that have several attributes, sorted once
-        for (name, of_facts, _), kinds in sorted(groups.items()):
+        for (name, of_facts, _), kinds in sorted(self._found.items()):
             kind = widest(kinds)
             parts: list[tuple[int, _Rows]] = []
             for number in by_id if of_facts else [0]:
@@ -490,15 +487,14 @@ class ValueCollector:
 
     def list_found(self) -> tuple[FoundAttribute, ...]:
         """What was gathered, for the report: by name, those of entities before those of facts."""
-        counts: dict[tuple[str, bool], dict[Kind, int]] = {}
-        for (name, of_facts, kind), gathered in self._found.items():
-            counts.setdefault((name, of_facts), {})[kind] = gathered.rows.rows
-        report = []
-        for (name, of_facts), kinds in sorted(counts.items()):
-            families = sorted({widest([k for k in kinds if FAMILIES[k] == f]) for f in {FAMILIES[k] for k in kinds}})
-            of = "facts" if of_facts else "entities"
-            report.append(FoundAttribute(name, " and ".join(families), sum(kinds.values()), of))
-        return tuple(report)
+        counts: dict[tuple[str, bool], dict[str, int]] = {}
+        for (name, of_facts, _), kinds in sorted(self._found.items()):
+            rows = sum(gathered.rows.rows for gathered in kinds.values())
+            counts.setdefault((name, of_facts), {})[widest(kinds)] = rows
+        return tuple(
+            FoundAttribute(name, " and ".join(sorted(rows)), sum(rows.values()), "facts" if of_facts else "entities")
+            for (name, of_facts), rows in counts.items()
+        )
 
 
 # The rows of one relation, or of all entities, in any order: `key`, `value` and perhaps `language`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -73,8 +73,8 @@ _SPELLINGS = (
 
 def read_rows(
     where: str, tables: Iterable[pa.Table], layout: TableLayout, place: Callable[[int], str], text: bool = False
-) -> Iterator[FactColumns]:
-    """The facts of tables that follow each other, whose columns are called by their places.
+) -> Generator[FactColumns, None, int]:
+    """The facts of tables that follow each other, whose columns are called by their places; returns how many rows.
 
     Errors name a row as `place` does. In a `text` file the cells are words whose kind must be found out.
     """
@@ -86,6 +86,7 @@ def read_rows(
         except BadRow as error:
             raise BadInput(f"{where if error.row == NO_ROW else place(before + error.row)}: {error.message}") from None
         before += len(table)
+    return before
 
 
 def _read_part(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> Iterator[FactColumns]:

@@ -21,6 +21,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -340,11 +341,11 @@ def read_text(path: Path, choice: Choice | None = None, nodes: bool = False) -> 
         if begin.layout.attributes:  # all at once: all rows decide which kinds of values they are
             everything = list(tables)
             tables = iter([pa.concat_tables(everything)] if everything else [])
-        yield from read_rows(str(path), tables, begin.layout, place, text=True)
+        rows = yield from read_rows(str(path), tables, begin.layout, place, text=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         _diagnose(path, data, begin, str(error).splitlines()[0])
     # What is known at the end alone comes with no more facts.
-    yield FactColumns(blank_lines=_count_blank_lines(data), remarks=begin.remarks)
+    yield FactColumns(blank_lines=_count_blank_lines(data, rows + begin.header), remarks=begin.remarks)
 
 
 def _parse(data: Data, begin: Sniffed, block: int = _BLOCK) -> Iterator[pa.Table]:
@@ -377,10 +378,12 @@ def _parse(data: Data, begin: Sniffed, block: int = _BLOCK) -> Iterator[pa.Table
             data.madvise(mmap.MADV_DONTNEED)  # pages that were read need not stay in memory
 
 
-def _count_blank_lines(data: Data) -> int:
-    if data[:1] in (b"\n", b"\r") or data.find(b"\n\n") >= 0 or data.find(b"\n\r\n") >= 0:
-        return sum(1 for _ in re.finditer(rb"^\r?\n", data, re.MULTILINE))
-    return 0
+def _count_blank_lines(data: Data, expected: int) -> int:
+    view = np.frombuffer(data, np.uint8)
+    lines = sum(int(np.count_nonzero(view[i : i + _BLOCK] == 10)) for i in range(0, len(view), _BLOCK))
+    if lines + (view[-1] != 10) == expected:
+        return 0
+    return sum(1 for _ in re.finditer(rb"^\r?\n", data, re.MULTILINE))
 
 
 def _diagnose(path: Path, data: Data, begin: Sniffed, otherwise: str) -> NoReturn:

@@ -110,9 +110,7 @@ class GivenTable:
         writer = GraphWriter(sink, graph.entities, graph.relations)
         kept = {}
         for relation in range(len(graph.relations)):
-            heads, tails, entries = graph.adjacency.relation(relation)
-            columns = {"split": graph.split, "weight": graph.weight, "date": graph.date}
-            known = {name: column[entries] for name, column in columns.items() if column is not None}
+            heads, tails, known = graph.relation_facts(relation)
             if relation in self.differing:
                 heads, tails, known = self._agreeing(relation, heads, tails, known)
                 kept[relation] = pair_key(heads, tails)

@@ -582,14 +582,10 @@ def compact_behind(store: StoreFiles) -> threading.Thread:
 
 def write_graph(folder: Path, graph: KnowledgeGraph, progress: Report = silent) -> str:
     """Write a graph with its newer layers merged, relation by relation; returns its content hash."""
-    columns = {"split": graph.split, "weight": graph.weight, "date": graph.date}
     with FolderWriter(folder, GRAPH) as sink:
         writer = GraphWriter(sink, graph.entities.flat, graph.relations)
         for r in range(len(graph.relations)):
-            heads, tails, entries = graph.adjacency.relation(r)
-            writer.relation(
-                heads, tails, {name: array[entries] for name, array in columns.items() if array is not None}
-            )
+            writer.relation(*graph.relation_facts(r))
             _tell(progress, "graph", graph.adjacency, r)
         return sink.finish(writer.finish(graph.notes, tables_of(graph.attributes)))
 
