@@ -21,7 +21,6 @@ from tuplet.errors import (
     UnknownName,
     UnsafeQuery,
     Unsupported,
-    unknown,
 )
 from tuplet.lang.parse import parse
 from tuplet.lang.rewrite import clauses
@@ -65,7 +64,7 @@ def test_the_place_is_shown_but_not_part_of_the_message() -> None:
     error = ParseError("expected x", "a\nbcd", 3, 2)
     assert (error.message, error.line, error.column, error.length) == ("expected x", 2, 2, 2)
     assert str(error) == error.shell == "expected x (line 2, column 2)\n  bcd\n   ^^"
-    named = unknown("relation", "treat", ["treats"], text="treat(?x, a)", position=0, length=5)
+    named = UnknownName("relation", "treat", ["treats"], text="treat(?x, a)", position=0, length=5)
     assert (named.kind, named.name, named.suggestions) == ("relation", "treat", ("treats",))
     assert named.message == "unknown relation 'treat'; did you mean 'treats'?"
     assert str(named).startswith(f"{named.message} (line 1, column 1)\n")

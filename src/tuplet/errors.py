@@ -233,15 +233,7 @@ class CorruptStore(TupletError):
     """A directory of ours that is truncated, edited, of a newer version, or not ours at all; the file is named."""
 
 
-def unknown(
-    kind: str,
-    name: object,
-    choices: Iterable[str],
-    note: str = "",
-    text: str = "",
-    position: int = 0,
-    length: int = 1,
-) -> UnknownName:
+def unknown(kind: str, name: object, choices: Iterable[str], note: str = "") -> UnknownName:
     """The error for a name that is none of the choices: the nearest ones, or all of a few.
 
     >>> print(unknown("logic", "goedl", ["product", "godel"]))
@@ -253,7 +245,7 @@ def unknown(
     """
     all_of_them = list(choices)
     close = nearest(str(name), all_of_them)
-    return UnknownName(kind, str(name), close or all_of_them, note, text, position, length, sure=bool(close))
+    return UnknownName(kind, str(name), close or all_of_them, note, sure=bool(close))
 
 
 def nearest(word: str, choices: Iterable[str], most: int = 3) -> list[str]:

@@ -197,16 +197,11 @@ class AttributeColumn:
     tags: tuple[str, ...] = ()  # the language tags of texts, the first one "": none
 
     @staticmethod
-    def from_values(
-        name: str, keys: Ids, values: Sequence[Plain], relation: int = -1, languages: Sequence[str] | None = None
-    ) -> AttributeColumn:
-        """The column of values of one family, in any order; `languages` are the tags of texts."""
+    def from_values(name: str, keys: Ids, values: Sequence[Plain], relation: int = -1) -> AttributeColumn:
+        """The column of values of one family, in any order."""
         kind = widest(map(kind_of, values))
         stored, rank = rank_values(kind, values)
-        tags = tuple(sorted({"", *(languages or ())}))
-        codes = np.array([tags.index(tag) for tag in languages or [""] * len(values)], np.int16)
-        content = in_order(np.asarray(keys), rank, stored, codes if len(tags) > 1 else None)
-        return AttributeColumn.from_content(name, kind, content, relation, tags if len(tags) > 1 else ())
+        return AttributeColumn.from_content(name, kind, in_order(np.asarray(keys), rank, stored), relation)
 
     @staticmethod
     def from_content(
@@ -351,28 +346,22 @@ class LabelColumns:
     """Entities by their further labels: texts of those attributes that say what a thing is called, in any language.
 
     >>> column = AttributeColumn.from_values("alias", np.array([4, 7, 4]), ["Parigi", "Paris", "Paris"])
-    >>> labels = LabelColumns(Attributes((column,)), ("alias",))
+    >>> labels = LabelColumns((column,))
     >>> labels.find("Paris"), labels.find("paris"), labels.beginning("Par", 5)
     ([4, 7], [], [('Parigi', 4), ('Paris', 4), ('Paris', 7)])
     """
 
-    attributes: Attributes
-    names: tuple[str, ...]
-
-    @cached_property
-    def _columns(self) -> list[AttributeColumn]:
-        found = (column for name in self.names for column in self.attributes.of_entities(name))
-        return [column for column in found if column.kind == "text"]
+    columns: tuple[AttributeColumn, ...]
 
     def strings(self) -> Iterator[Strings]:
-        for column in self._columns:
+        for column in self.columns:
             assert isinstance(column.values, Strings)
             yield column.values
 
     def find(self, label: str) -> list[int]:
         """The entities that have a label, ascending."""
         found: set[int] = set()
-        for column in self._columns:
+        for column in self.columns:
             rank = column.place(label)
             if column.place(label, after=True) > rank:
                 found.update(_entities_of(column, rank))
@@ -382,7 +371,7 @@ class LabelColumns:
         """Labels that begin with a text, each with an entity that has it."""
         return [
             (column.values.text(rank), entity)
-            for column in self._columns
+            for column in self.columns
             if isinstance(column.values, Strings)
             for rank in column.values.beginning(text, most)
             for entity in _entities_of(column, rank)[:most]
@@ -396,14 +385,11 @@ def _entities_of(column: AttributeColumn, rank: int) -> list[int]:
 
 def with_labels(entities: Vocabulary, attributes: Attributes, notes: Mapping[str, Any]) -> Vocabulary:
     """The same names, which further labels find too."""
-    known = entities.aliases
-    if isinstance(known, LabelColumns) and known.attributes is attributes:
-        return entities
     wanted = dict.fromkeys((*notes.get(LABELS_NOTE, ()), *LABELS))
-    names = tuple(name for name in wanted if attributes.of_entities(name))
-    if not names:
-        return entities if known is None else entities.with_aliases(None)
-    return entities.with_aliases(LabelColumns(attributes, names))
+    found = tuple(column for name in wanted for column in attributes.of_entities(name) if column.kind == "text")
+    if found == (entities.aliases.columns if entities.aliases else ()):
+        return entities
+    return entities.with_aliases(LabelColumns(found) if found else None)
 
 
 # --- tables on disk ----------------------------------------------------------------------------------------------

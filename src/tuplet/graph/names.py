@@ -382,6 +382,7 @@ def _last_part(text: str, length: int) -> str:
 _SEARCHED = 1 << 26  # bytes of names that are searched inside; beyond that only their beginnings
 
 
+@dataclass(frozen=True)
 class Finder:
     """The entities or relations whose name or label begins with, or contains, a text; well under a millisecond.
 
@@ -390,8 +391,7 @@ class Finder:
     ([1, 0], [0], [0])
     """
 
-    def __init__(self, words: Vocabulary) -> None:
-        self.words = words
+    words: Vocabulary
 
     def find(self, text: str, most: int = 20) -> list[int]:
         """The ids of the best matches: beginnings first, then beginnings of words, shorter ones before longer ones."""

@@ -50,7 +50,7 @@ class NewestHoldOut:
         return None if note is None else NewestHoldOut(**note)
 
 
-def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE, windows: int = 1) -> KnowledgeGraph:
+def with_newest_valid(graph: KnowledgeGraph, windows: int = 1) -> KnowledgeGraph:
     """The same graph whose valid split are the newest of its dated train facts, about a tenth.
 
     Facts of one day stay together. A fact without a date counts as known before. With several `windows` the times
@@ -66,7 +66,7 @@ def with_newest_valid(graph: KnowledgeGraph, share: float = SHARE, windows: int 
         raise _refuse("no fact has a date; name its column (columns: date=…), or take ", _RANDOM)
     days, count = np.unique(date[dated], return_counts=True)
     newer = np.cumsum(count[::-1])[::-1]  # facts of this day and all after it
-    cut, until = int(days[np.argmin(np.abs(newer - share * newer[0]))]), int(days[-1])
+    cut, until = int(days[np.argmin(np.abs(newer - SHARE * newer[0]))]), int(days[-1])
     length = until - cut
 
     def since(day: int) -> int:

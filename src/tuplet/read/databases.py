@@ -69,10 +69,11 @@ def from_ladybug(connection: Any, where: str = "the database") -> Iterator[FactC
         info = list(connection.execute(f"CALL table_info('{name}') RETURN *"))
         key[name] = next(row[1] for row in info if row[4])
         names = [row[1] for row in info]
+        place = {column: i for i, column in enumerate(names)}
+        role = {"id": place[key[name]], **label_place(place)}
+        layout = TableLayout(len(names), role, attributes=place, spaces={"id": name}, type_name=name)
         table = connection.execute(f"MATCH (n:{_quote(name)}) RETURN n.*").get_as_arrow()
-        yield from from_layout(
-            f"{where}, table {name}", table.rename_columns(names), _node_layout(name, names, key[name])
-        )
+        yield from from_layout(f"{where}, table {name}", table.rename_columns(names), layout)
     for name in (name for name, kind in tables.items() if kind == "REL"):
         properties = [row[1] for row in connection.execute(f"CALL table_info('{name}') RETURN *")]
         for head, tail, *_ in list(connection.execute(f"CALL show_connection('{name}') RETURN *")):
@@ -87,12 +88,6 @@ def from_ladybug(connection: Any, where: str = "the database") -> Iterator[FactC
                 relation_name=name,
             )
             yield from from_layout(f"{where}, table {name}", table, layout)
-
-
-def _node_layout(name: str, names: list[str], key: str) -> TableLayout:
-    place = {name: i for i, name in enumerate(names)}
-    role = {"id": place[key], **label_place(place)}
-    return TableLayout(len(names), role, attributes=place, spaces={"id": name}, type_name=name)
 
 
 def _quote(name: str) -> str:

@@ -180,7 +180,8 @@ def _columns(
             for one in value if isinstance(value, list | tuple | set | frozenset) else (value,):
                 if isinstance(one, np.generic):
                     one = one.item()
-                if isinstance(one, bool | int | float | str | datetime.date) and not _is_too_large(one):
+                too_large = isinstance(one, int) and not -(2**63) <= one < 2**63
+                if isinstance(one, bool | int | float | str | datetime.date) and not too_large:
                     found.setdefault((str(name), FAMILIES[kind_of(one)]), {}).setdefault(i, []).append(one)
                 else:
                     left_out[str(name)] += 1
@@ -191,10 +192,6 @@ def _columns(
             alike = _moment if family == "time" else float
             cells = [several and [alike(one) for one in several] for several in cells]
         yield AttributeBatch(name, pa.array(cells), subjects)
-
-
-def _is_too_large(value: Any) -> bool:
-    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _moment(value: datetime.date) -> datetime.datetime:
