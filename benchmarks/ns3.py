@@ -61,7 +61,7 @@ def edges_of(folder: Path) -> tuple[int, int, list[np.ndarray]]:
         return int(arrays["entities"]), len(count), [*columns, arrays["truth"], arrays["observed"]]
 
 
-def load_table(folder: Path, directory: Path | None, device: str, dtype: torch.dtype) -> TensorTable:
+def load_table(folder: Path, directory: Path | None, device: str) -> TensorTable:
     """The truth values on a device."""
     if directory is not None:
         opened = open_directory(directory, "table")
@@ -72,7 +72,7 @@ def load_table(folder: Path, directory: Path | None, device: str, dtype: torch.d
         adjacency, edge = Adjacency.build(heads, relation, tails, relations)
         truth = values[edge]
     table: Any = SimpleNamespace(entities=entities, adjacency=adjacency, truth=truth)
-    return TensorTable.from_table(table, None, device, dtype)
+    return TensorTable.from_table(table, None, device)
 
 
 def judge(rankings: Sequence[Ranking], queries: Sequence[BenchQuery]) -> dict[str, float]:
@@ -123,9 +123,8 @@ def prepare(arguments: argparse.Namespace) -> None:
 
 
 def sweep(arguments: argparse.Namespace) -> None:
-    dtype = {"float64": torch.float64, "float32": torch.float32}[arguments.dtype]
     start = time.perf_counter()
-    table = load_table(arguments.folder, arguments.table, arguments.device, dtype)
+    table = load_table(arguments.folder, arguments.table, arguments.device)
     synchronise(arguments.device)
     loaded = time.perf_counter() - start
     queries = read_queries(arguments.folder, arguments.shapes, arguments.queries)
@@ -133,7 +132,6 @@ def sweep(arguments: argparse.Namespace) -> None:
     results: dict[str, Any] = {
         "graph": arguments.folder.name,
         "device": torch.cuda.get_device_name() if arguments.device.startswith("cuda") else platform.machine(),
-        "dtype": arguments.dtype,
         "merge": arguments.merge,
         "load_s": round(loaded, 2),
         "queries": {shape: len(queries[shape]) for shape in shapes},
@@ -250,7 +248,6 @@ def main() -> None:
             some.add_argument("--table", type=Path, help="a table directory instead of edges.npz")
             some.add_argument("--merge", default="progressive", choices=("progressive", "simultaneous", "adaptive"))
             some.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-            some.add_argument("--dtype", default="float64", choices=("float64", "float32"))
     arguments = parser.parse_args()
     arguments.command(arguments)
 

@@ -270,15 +270,6 @@ def test_the_same_question_gets_the_same_answer() -> None:
         assert one.bound == two.bound
 
 
-def test_single_precision_is_close() -> None:
-    table = random_table(6)
-    double, single = (
-        run_many([[STAR]] * 2, FuzzySearch(TensorTable.from_table(table, dtype=kind), PRODUCT), 9)[1]
-        for kind in (torch.float64, torch.float32)
-    )
-    np.testing.assert_allclose(single.truth, double.truth, rtol=1e-5)
-
-
 def test_twenty_atoms_do_not_underflow() -> None:
     edges = [Edge(~0, 0, 0), *(Edge(i, 0, i + 1) for i in range(19))]
     query = QueryGraph(tuple(f"v{i}" for i in range(20)), (0, 19), tuple(edges))

@@ -98,11 +98,11 @@ class Box(FuzzyNode):
         NodeRows marked `hidden` are not asked for.
         """
         queries = len(self.outside)
-        slack = 1 + (1e-9 if self.value.dtype == torch.float64 else 1e-5)
+        slack = 1 + 1e-9
         query = self.rows.query
         others = ~shown if hidden is None else ~shown & ~hidden
         bound = torch.maximum(self.outside, best_of(query[others], self.upper[others], queries))
-        unsure = best_of(query[shown], (self.upper[shown] > self.value[shown] * slack).to(bound.dtype), queries)
+        unsure = best_of(query[shown], (self.upper[shown] > self.value[shown] * slack).double(), queries)
         last = -best_of(query[shown], 2 - self.value[shown], queries) + 2  # the smallest
         whole = counts(query[shown], queries) == (-1 if k is None else k)
         kth = torch.ones_like(bound) if k == 0 else torch.where(whole, last, 0)
@@ -168,7 +168,7 @@ class Problem:
 
     def nothing(self) -> Tensor:
         """No truth, for each query."""
-        return torch.zeros(self.queries, dtype=self.search.table.dtype, device=self.search.table.device)
+        return torch.zeros(self.queries, dtype=torch.float64, device=self.search.table.device)
 
 
 def pose(
@@ -195,7 +195,7 @@ def evaluate(problem: Problem, rows: NodeRows) -> tuple[Tensor, Tensor]:
     T = 1 − Π_c (1 − T_c). Every clause is searched from C = 1 on the same rows, with all of its edges.
     """
     search = problem.search
-    value = upper = torch.zeros(len(rows), dtype=search.table.dtype, device=search.table.device)
+    value = upper = torch.zeros(len(rows), dtype=torch.float64, device=search.table.device)
     for domains in problem.domains:
         variables = tuple(domains.clause.shape.free[place] for place in rows.members)
         own = len(variables) == 1 and rows.query is domains.rows[variables[0]].query

@@ -51,9 +51,9 @@ class LiteralBatch:
         """Truth for rows of queries, given the entities of the variables in each row. [rows]"""
         head, tail = (entity_of(end) if isinstance(end, int) else end[query] for end in (self.head, self.tail))
         if self.conditions:
-            return self._holds(query, head, tail).to(table.dtype)
+            return self._holds(query, head, tail).to(torch.float64)
         if self.view is None:
-            return (head != tail).to(table.dtype)
+            return (head != tail).to(torch.float64)
         value = table.value(self.view[query], head, tail)
         if not self.negated:
             return value
@@ -194,7 +194,7 @@ def join_pairs(parts: list[Pairs], table: TensorTable) -> Pairs:
     if len(parts) == 1:
         return parts[0]
     none = torch.zeros(0, dtype=torch.int64, device=table.device)
-    parts = [*parts, Pairs(none, none, torch.zeros(0, dtype=table.dtype, device=table.device))]
+    parts = [*parts, Pairs(none, none, torch.zeros(0, dtype=torch.float64, device=table.device))]
     return Pairs(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 

@@ -91,8 +91,7 @@ class _Batch:
                 continue
             if budget.grows and not bool(certain.all()):
                 open_, larger = (~certain).nonzero().view(-1), budget.grow()
-                slack = 1e-9 if kth.dtype == torch.float64 else 1e-5
-                low = None if larger.B is None else kth[open_] * (1 - slack)
+                low = None if larger.B is None else kth[open_] * (1 - 1e-9)
                 self.solve(own[open_.cpu().numpy()], [clause.take(open_) for clause in some], larger, low)
 
     def _solve(
@@ -118,7 +117,7 @@ class _Batch:
             query, tuples = query[again], tuples[again]
             assignments = [found[again.cpu().numpy()] for found in assignments]
         ends = np.cumsum(counts(query, len(numbers)).cpu().numpy())
-        ids, truth = tuples.cpu().numpy().astype(np.int32), value.double().cpu().numpy()
+        ids, truth = tuples.cpu().numpy().astype(np.int32), value.cpu().numpy()
         why = f"a budget of {budget.B:,} per variable" if budget.B else "a limit"
         facts = zip(numbers.tolist(), [0, *ends[:-1]], ends, proven.tolist(), bound.tolist(), strict=True)
         for number, start, end, exact, most in facts:
@@ -191,7 +190,7 @@ def run_marginal(
         for place in range(problem.unknowns):
             node, lost = marginalise(problem, place)
             bound = bound.maximum(lost)
-            vectors[place][node.rows.columns[0].cpu().numpy()] = node.value.double().cpu().numpy()
+            vectors[place][node.rows.columns[0].cpu().numpy()] = node.value.cpu().numpy()
             highest = min(highest, float(node.upper.max()) if len(node.rows) else 0.0)
         tuples, value = top_products(vectors, k, search.logic, admits, rank)
         found = explain_tuples(asked, search, tuples, problem.domains)
@@ -218,7 +217,7 @@ def marginal_vectors(
             for place in range(problem.unknowns):
                 node, _ = marginalise(problem, place)
                 ends = np.cumsum(counts(node.rows.query, len(own)).cpu().numpy())
-                entity, value = node.rows.columns[0].cpu().numpy(), node.value.double().cpu().numpy()
+                entity, value = node.rows.columns[0].cpu().numpy(), node.value.cpu().numpy()
                 for number, start, end in zip(own.tolist(), [0, *ends[:-1]], ends, strict=True):
                     found[number][place][entity[start:end]] = value[start:end]
     return found

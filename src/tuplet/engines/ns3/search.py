@@ -88,7 +88,7 @@ class FuzzySearch:
         for start in range(0, max(len(rows), 1), self.table.block):
             self.deadline.check()
             part = slice(start, start + self.table.block)
-            value = torch.ones(len(rows.query[part]), dtype=self.table.dtype, device=self.table.device)
+            value = torch.ones(len(rows.query[part]), dtype=torch.float64, device=self.table.device)
             for literal in literals:
                 truth = literal.truth(self.table, rows.query[part], lambda v: rows.column(v)[part])  # noqa: B023
                 value = self.joint(value, truth)
@@ -120,7 +120,7 @@ class FuzzySearch:
                 update = best_of(rows[u].query, value[u], queries)[rows[w].query]
             value[w] = self.joint(value[w], update)
             del rows[u]
-        return value[target], torch.zeros(queries, dtype=self.table.dtype, device=self.table.device)
+        return value[target], torch.zeros(queries, dtype=torch.float64, device=self.table.device)
 
     def message(
         self, known: dict[tuple[int, int], Pairs], bundle: list[LiteralBatch], rows: dict[int, NodeRows],
@@ -242,7 +242,7 @@ class FuzzySearch:
         variables = sorted((u for u in rows if u != target), key=lambda u: (degree[u], u))
         choice = torch.stack([counts(rows[u].query, queries) for u in variables]).argmin(0)  # the first of equals
         found = torch.zeros_like(state.value[target])
-        bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
+        bound = torch.zeros(queries, dtype=torch.float64, device=found.device)
         for number in torch.unique(choice).tolist():
             here = choice == number
             some, at = here.nonzero().view(-1), here[rows[target].query].nonzero().view(-1)
@@ -254,7 +254,7 @@ class FuzzySearch:
         """Tries the best rows of one variable, each as a query of its own; keeps the best."""
         rows, value, queries = state.rows, state.value, state.clause.queries
         found = torch.zeros_like(value[target])
-        bound = torch.zeros(queries, dtype=found.dtype, device=found.device)
+        bound = torch.zeros(queries, dtype=torch.float64, device=found.device)
         tried = value[u] > 0
         if self.enumerate is not None:
             # By the index, not by C alone: a variable that no constant touches has C = 1 everywhere.
@@ -305,7 +305,7 @@ class FuzzySearch:
                 length = counts(domain.query, state.clause.queries)
                 start = starts(length)
                 first, second = ranges(start[fixed.query], length[fixed.query])
-                one = torch.ones(len(first), dtype=self.table.dtype, device=self.table.device)
+                one = torch.ones(len(first), dtype=torch.float64, device=self.table.device)
                 truth = self.truth_of(bundle, fixed, domain, first, second, one)
             truth = self.joint(truth, state.value[w][second])
             true = truth.nonzero().view(-1)
@@ -432,7 +432,7 @@ def spanning_tree(clause: ClauseBatch) -> list[tuple[int | None, int]]:
 def local_index(search: FuzzySearch, clause: ClauseBatch, rows: NodeRows) -> Tensor:
     """L(v): the conjunction, over the positive edges at v, of the best truth on v's side. [rows]"""
     (v,) = rows.members
-    total = torch.ones(len(rows), dtype=search.table.dtype, device=search.table.device)
+    total = torch.ones(len(rows), dtype=torch.float64, device=search.table.device)
     for literal in clause.literals:
         if literal.positive and v in literal.variables:
             total = search.joint(total, search.table.best(literal.view_from(v)[rows.query], rows.columns[0]))

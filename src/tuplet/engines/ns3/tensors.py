@@ -145,7 +145,7 @@ class TensorTable:
     row_ptr: Tensor  # [rows + 2]
     row_best: Tensor  # [rows + 1] the largest truth of the row
     neighbour: Tensor  # [entries] int32
-    truth: Tensor  # [entries]
+    truth: Tensor  # [entries] in double precision
     edge_key: Tensor  # [edges + 1] (relation · entities + head) · entities + tail, ascending
     edge_truth: Tensor  # [edges + 1]
     block: int  # the most items that one step may make
@@ -155,16 +155,11 @@ class TensorTable:
     def device(self) -> torch.device:
         return self.truth.device
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.truth.dtype
-
     @staticmethod
     def from_table(
         table: TruthTable,
         relations: Iterable[int] | None = None,
         device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float64,
         block: int | None = None,
     ) -> TensorTable:
         """The table of some relations (all, if none are named)."""
@@ -200,11 +195,11 @@ class TensorTable:
             put(view_ptr),
             put(np.append(row_key, _LAST)),
             put(np.append(row_ptr, row_ptr[-1])),
-            put(np.append(best, 0), dtype),
+            put(np.append(best, 0), torch.float64),
             put(neighbour, torch.int32),
-            put(values, dtype),
+            put(values, torch.float64),
             put(np.append(near * entities + neighbour[forward], _LAST)),
-            put(np.append(values[forward], 0), dtype),
+            put(np.append(values[forward], 0), torch.float64),
             block,
             block * (_CPU_CHUNK if on_cpu else _CUDA_CHUNK),
         )
