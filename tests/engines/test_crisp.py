@@ -153,10 +153,11 @@ def test_the_deadline_holds_inside_products_and_growing_sets(
     assert collect(plan([parts], halves), halves, deadline=after(30)).pruned == "timeout"
     monkeypatch.setattr(crisp, "_PIECE", 16)
     known = crisp.RowSet(1, Effort())
-    known.admit(np.arange(1000, dtype=np.int32)[:, None], Deadline())
+    known.admit(np.arange(1000, dtype=np.int32)[:, None])
+    known.effort = Effort(after(600))
     table = known.table
     with pytest.raises(OutOfTime):
-        known.grow(after(600))
+        known.grow()
     assert known.table is table
 
 

@@ -122,7 +122,7 @@ class RowSet:
         self.table: Tuples = np.full((places, max(1, width)), -1, dtype=np.int32)
         self.size, self.effort = 0, effort
 
-    def grow(self, deadline: Deadline) -> None:
+    def grow(self) -> None:
         """Room for more; raises `OutOfTime` or `OutOfMemory` with the set as it was."""
         from tuplet.engines.crisp.kernels import rehash_rows
 
@@ -133,20 +133,20 @@ class RowSet:
         self.effort.hold(4 * larger * width)
         table: Tuples = np.empty((larger, width), dtype=np.int32)
         for start in range(0, larger, _PIECE):
-            deadline.check()
+            self.effort.deadline.check()
             table[start : start + _PIECE] = -1
         for start in range(0, places, _PIECE):
-            deadline.check()
+            self.effort.deadline.check()
             rehash_rows(self.table, table, start, min(places, start + _PIECE))
         self.effort.memory.held -= self.table.nbytes
         self.table = table
 
-    def admit(self, rows: Tuples, deadline: Deadline) -> Mask:
+    def admit(self, rows: Tuples) -> Mask:
         """Which of the rows are new; they are known from now on."""
         from tuplet.engines.crisp.kernels import admit_rows
 
         while 2 * (self.size + len(rows)) >= len(self.table):
-            self.grow(deadline)
+            self.grow()
         fresh = np.zeros(len(rows), dtype=np.bool_)
         self.size += admit_rows(self.table, np.ascontiguousarray(rows), fresh)
         return fresh
@@ -176,7 +176,7 @@ class JoinSearch:
         """Rows of the output that are filled."""
         return self.state.registers.item(WRITTEN)
 
-    def fill(self, out: Tuples, deadline: Deadline) -> Tuples:
+    def fill(self, out: Tuples) -> Tuples:
         """The next assignments, written into `out` [n, variables]; fewer than n only at the end.
 
         They are held before the search, and those that it did not find are given back.
@@ -186,7 +186,7 @@ class JoinSearch:
         self.effort.hold(len(out) * self.size)
         try:
             while not self.done:
-                deadline.check()
+                self.effort.deadline.check()
                 registers[SEEN] = self.seen.size
                 sets = self.seen.table, self.visited.table
                 status = self.search(self.arrays, self.part.program, self.state, *sets, out, _SLICE)
@@ -195,19 +195,19 @@ class JoinSearch:
                 if status == OUTPUT_FULL:
                     break
                 if status == SEEN_FULL:
-                    self.seen.grow(deadline)
+                    self.seen.grow()
                 elif status == MEMO_FULL:
-                    self.visited.grow(deadline)
+                    self.visited.grow()
         finally:
             self.effort.memory.held -= (len(out) - self.written) * self.size
         return out[: self.written]
 
-    def blocks(self, most: int | None, deadline: Deadline, given: int = 0) -> Iterator[Tuples]:
+    def blocks(self, most: int | None, given: int = 0) -> Iterator[Tuples]:
         """The next assignments, at most so many, after so many; at a limit first those that were found until then."""
         while not self.done and most != 0:
             out = np.empty((choose_room(self.effort, given, most, self.size), self.variables), dtype=np.int32)
             try:
-                block = self.fill(out, deadline)
+                block = self.fill(out)
             except (OutOfTime, BudgetExceeded):
                 yield out[: self.written]
                 raise
@@ -215,19 +215,16 @@ class JoinSearch:
             most = None if most is None else most - len(block)
             yield block
 
-    def take(self, most: int | None, deadline: Deadline) -> Tuples:
+    def take(self, most: int | None) -> Tuples:
         """The next assignments, at most so many."""
-        return np.concatenate([np.empty((0, self.variables), dtype=np.int32), *self.blocks(most, deadline)])
+        return np.concatenate([np.empty((0, self.variables), dtype=np.int32), *self.blocks(most)])
 
 
 class DistinctAnswers:
     """The distinct answers of a query in blocks (clause, assignments), at most `most`; `complete`: those are all."""
 
-    def __init__(
-        self, plan: CrispPlan, adjacency: Adjacency, most: int | None, deadline: Deadline, memory: int | None = None
-    ) -> None:
-        self.plan, self.adjacency, self.deadline = plan, adjacency, deadline
-        self.effort = Effort(deadline, memory)
+    def __init__(self, plan: CrispPlan, adjacency: Adjacency, most: int | None, effort: Effort) -> None:
+        self.plan, self.adjacency, self.effort = plan, adjacency, effort
         self.clauses = [(i, clause) for i, clause in enumerate(plan.clauses) if clause.fails is None]
         # A query without free variables has one answer or none.
         self.left = most if plan.width else 1
@@ -252,14 +249,14 @@ class DistinctAnswers:
 
     def _check(self) -> None:
         """Raises `OutOfTime` when the answers until here need the rest of the time."""
-        self.deadline.check()
-        if self.given / _FINISHED >= self.deadline.left():
+        self.effort.deadline.check()
+        if self.given / _FINISHED >= self.effort.deadline.left():
             raise OutOfTime
 
     def _single(self, clause: ClausePlan) -> Iterator[Tuples]:
         search = JoinSearch(clause, clause.parts[0], self.adjacency, self.effort, self.seen)
         self._check()
-        for block in search.blocks(self.left, self.deadline, self.given):
+        for block in search.blocks(self.left, self.given):
             yield _copy_equals(clause, block)
             if not search.done and self.left != 0:
                 self._check()
@@ -271,14 +268,14 @@ class DistinctAnswers:
         answers = []
         for search in searches:
             # One answer each: an empty part ends it all before another one is answered in full.
-            answers.append(search.take(1, self.deadline))
+            answers.append(search.take(1))
             if not len(answers[-1]):
                 self.complete = True
                 return
         # Among so many of a part, enough are new.
         enough = None if self.left is None else self.left + (self.seen.size if self.seen else 0)
         for i, search in enumerate(searches):
-            rest = search.take(None if enough is None else enough - 1, self.deadline)
+            rest = search.take(None if enough is None else enough - 1)
             answers[i] = np.concatenate([answers[i], rest])
         total, start = math.prod(map(len, answers)), 0
         size = _FIXED + _EACH * len(clause.graph.variables)
@@ -296,7 +293,7 @@ class DistinctAnswers:
                 number //= len(answered)
             block = _copy_equals(clause, block)
             if self.seen is not None:
-                block = block[self.seen.admit(block[:, list(clause.graph.free)], self.deadline)]
+                block = block[self.seen.admit(block[:, list(clause.graph.free)])]
                 self.effort.memory.held -= (room - len(block)) * size
             yield block
         self.complete = start >= total and all(search.done for search in searches)
@@ -340,7 +337,7 @@ def collect(
     >>> collect(made, a).tuples.tolist(), collect(made, a, most=1).complete
     ([[1], [2]], False)
     """
-    answers = DistinctAnswers(plan, adjacency, most, deadline, memory)
+    answers = DistinctAnswers(plan, adjacency, most, Effort(deadline, memory))
     blocks: list[tuple[int, Tuples]] = []
     pruned = None
     try:
