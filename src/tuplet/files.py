@@ -42,7 +42,7 @@ Foreign: TypeAlias = Callable[[Path], str | None]  # why what is at a path must 
 
 
 def refuse_existing(path: PathLike, force: bool = False, foreign: Foreign | None = None) -> None:
-    """Raise `PathExists` if something at `path` may not be replaced: said before the work, not after it.
+    """Raise `PathExists` if something at `path` may not be replaced: raised before the work, not after it.
 
     An empty folder is nothing; a device or a pipe is written to, not replaced.
     """
@@ -147,7 +147,7 @@ def reason(error: OSError) -> str:
 
 
 def refuse_timeout(timeout: float) -> None:
-    """An error if this is no time to wait: said before the work, not after it."""
+    """An error if this is no time to wait: raised before the work, not after it."""
     if not isinstance(timeout, Real) or not timeout >= 0:
         raise BadInput(f"timeout must be a number of seconds from 0, not {timeout!r}")
 
@@ -269,7 +269,7 @@ def read_sealed(file: Path, kind: str, version: int, what: str) -> dict[str, Any
 
 
 def kind_of(folder: Path) -> str | None:
-    """What a folder of ours is, told by the file that makes it that: a graph, a model, a store …"""
+    """What a folder of ours is, by the file that makes it that: a graph, a model, a store …"""
     for name, kind in _MARKS.items():
         if (folder / name).is_file():
             return kind

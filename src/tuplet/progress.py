@@ -312,11 +312,11 @@ def announce_compiling(say: Callable[[str], object]) -> Iterator[None]:
     from numba.core import event
 
     class FirstCompile(event.Listener):
-        said = False
+        announced = False
 
         def on_start(self, event: object) -> None:
-            if not self.said:
-                self.said = True
+            if not self.announced:
+                self.announced = True
                 say(ONCE)
 
         def on_end(self, event: object) -> None:

@@ -312,7 +312,7 @@ class Adjacency:
             self.check_relation(relation, entities)
 
     def check_layout(self) -> None:
-        """What can be said of an adjacency without newer layers before its rows are read."""
+        """Check the pointers of an adjacency without newer layers, which needs none of its rows."""
         rows = len(self.row_entity)
         refuse_misfits(view_ptr=len(self.view_ptr) % 2 == 1 and are_pointers(self.view_ptr, rows))
         refuse_misfits(row_ptr=len(self.row_ptr) == rows + 1)

@@ -478,7 +478,7 @@ def _array(root: Path, entry: Mapping[str, Any], mapped: mmap.mmap) -> NDArray[A
 # by all processes, and what was appended lies behind it in one range of addresses: pages of another file, or memory.
 # Where the system cannot map the pages of a file a second time (anywhere but on Linux) they are copied instead.
 
-# Pieces that are files begin and end at multiples of so many elements: no page, whatever its size, is of two pieces.
+# Pieces that are files begin and end at multiples of this number of elements: no page is of two pieces.
 STEP = 1 << 16
 _REMAP = sys.platform == "linux"
 _FIXED_AND_MOVING = 3  # MREMAP_FIXED | MREMAP_MAYMOVE
@@ -488,7 +488,7 @@ Columns: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 def place_after(length: int) -> int:
-    """Where a piece begins that follows so many elements.
+    """Where a piece begins that follows this number of elements.
 
     >>> place_after(1), place_after(65536)
     (131072, 131072)
@@ -560,7 +560,7 @@ class _Memory(mmap.mmap):
 
 
 def _reserve(dtype: np.dtype[Any], size: int) -> NDArray[Any]:
-    """Room for so many elements, zeros that take no memory until they are written; it begins HEADER behind a page.
+    """Room for a number of elements, zeros that take no memory until they are written; it begins HEADER behind a page.
 
     Data of a mapped `.npy` file begin there too, so the pages of a file keep their alignment.
     """
@@ -579,7 +579,7 @@ def _remap(column: NDArray[Any], at: int, array: NDArray[Any]) -> bool:
     inside = source % mmap.PAGESIZE
     if target % mmap.PAGESIZE != inside:
         return False
-    # A shared mapping whose old size is said to be 0 is mapped a second time.
+    # A shared mapping whose old size is given as 0 is mapped a second time.
     remap = ctypes.CDLL(None).mremap
     remap.restype = ctypes.c_void_p
     remap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
@@ -646,7 +646,7 @@ class RelationSpill:
         return self._file is not None
 
     def append(self, relation: NDArray[np.integer], columns: Columns) -> None:
-        """Add rows; each call names the same columns, but for those that have a default."""
+        """Add rows; each call names the same columns, except those that have a default."""
         if self._waiting and self._waiting[-1][1].keys() != columns.keys():
             self._end_block()
         for name, column in columns.items():

@@ -500,7 +500,7 @@ def _read_table(arrays: Mapping[str, NDArray[Any]], number: int, kind: Kind) -> 
 
 
 def attributes_of_directory(directory: Directory) -> Attributes:
-    """The attributes of a graph's folder; what does not fit in it is said with its name."""
+    """The attributes of a graph's folder; an array that does not fit is an error with its name."""
 
     def read(load: Callable[[], ColumnContent], names: Sequence[str]) -> ColumnContent:
         directory.verify_later(names)

@@ -16,7 +16,7 @@ from tuplet.errors import BadInput, Option
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, KnowledgeGraph
 
 SHARE = 0.1  # of the dated facts
-WINDOWS, MANY = 3, 5_000  # so many windows at most; one where it holds so many facts
+WINDOWS, MANY = 3, 5_000  # at most this many windows; one where it holds this many facts
 MOST = 0.5  # of them: facts of one day stay together, and where one day has more, little is left to learn from
 LEAST = 300  # facts between entities known before: with fewer there is too little to learn from
 _NOTE = "holdout"
@@ -86,8 +86,8 @@ def with_newest_valid(graph: KnowledgeGraph, windows: int = 1) -> KnowledgeGraph
     divided = replace(divided, notes=divided.notes | {_NOTE: asdict(note)})
     known = sum(_between_known(as_of(divided, number)) for number in range(windows))
     if known < LEAST:
-        told = f"of the {newest:,} since {first} {known:,} are between entities known before, and {LEAST} are needed"
-        raise _refuse(f"{told}; take ", _RANDOM, ", which does with fewer")
+        few = f"of the {newest:,} since {first} {known:,} are between entities known before, and {LEAST} are needed"
+        raise _refuse(f"{few}; take ", _RANDOM, ", which does with fewer")
     return divided
 
 

@@ -333,7 +333,7 @@ class LayeredRows:
         return replace(self, adjacency=adjacency, entry=entry, row=row, space=(rows, entries))
 
     def _tidy(self) -> LayeredRows:
-        """The same rows; where most of the layer in memory is rows that newer ones hide, it is begun anew.
+        """The same rows; where most of the layer in memory is rows that newer ones hide, it is started again.
 
         Whoever holds an older state keeps the space that it lies in.
         """
@@ -477,7 +477,7 @@ class LayeredRows:
         return self._in(rows, entries, a.newer, a.counts)
 
     def _index(self, rows: Segments, new: dict[str, NDArray[Any]]) -> Longs:
-        """Put the layer in memory anew: its rows that stay, and new ones; returns the pointers of all layers."""
+        """Write the layer in memory again: its rows that stay, and new ones; returns the pointers of all layers."""
         a = self.adjacency
         older = np.zeros((0, len(a.view_ptr)), dtype=np.int64) if a.newer is None else a.newer
         if len(older) > self.fixed:

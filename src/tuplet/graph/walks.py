@@ -52,7 +52,7 @@ class Walker:
         return np.repeat(self._view[rows], stops - starts), self.adjacency.neighbour[entries]
 
     def near(self, entity: int, times: int = 1) -> NDArray[np.int32]:
-        """The neighbours of an entity that so many edges lead to, in order."""
+        """The neighbours of an entity that at least `times` edges lead to, in order."""
         at = self._at(entity)
         if at is None:
             return self._near[:0]

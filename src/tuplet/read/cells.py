@@ -68,8 +68,8 @@ def infer_values(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     coded = join_chunks(cells).cast(pa.large_string()).dictionary_encode()
     words = coded.dictionary
     empty = pc.equal(words, "")
-    said = pc.invert(pc.or_(empty, pc.is_in(words, MISSING)))
-    some = pc.sum(said).as_py() or 0
+    stated = pc.invert(pc.or_(empty, pc.is_in(words, MISSING)))
+    some = pc.sum(stated).as_py() or 0
     fitting: dict[Kind, pa.Array] = {}
     for kind in _PATTERNS:
         values = _parse_words(kind, words)
@@ -84,7 +84,7 @@ def infer_values(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     for kind in halves:
         values = fitting[kind]
         if 2 * (len(values) - values.null_count) >= max(some, 1):
-            others = pc.and_(said, pc.is_null(values))
+            others = pc.and_(stated, pc.is_null(values))
             if kind == "number" and fitting["integer"].null_count == values.null_count:
                 values = fitting["integer"]
             return values.take(coded.indices), _keep(words, others).take(coded.indices)
@@ -95,7 +95,7 @@ def infer_values(cells: pa.Array) -> tuple[pa.Array, pa.Array | None]:
 
 
 def cast_words(cells: pa.Array, kind: Kind) -> tuple[pa.Array, str | None]:
-    """The values of cells that are said to be of a kind, null where a cell is empty; and the first that is not.
+    """The values of cells of a stated kind, null where a cell is empty; and the first cell that is of another.
 
     >>> cast_words(pa.array(["1", "", "x"]), "integer")[1], cast_words(pa.array([" +7"]), "integer")[0].to_pylist()
     ('x', [7])

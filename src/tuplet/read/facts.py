@@ -145,7 +145,7 @@ class ImportReport:
     labelled_relations: int
     unlisted: int  # entities and relations that a given list of names lacks
     unused_labels: int  # labels of names that do not occur, and repeated ones
-    remarks: list[str]  # what else is to be said, source by source
+    remarks: list[str]  # further findings, source by source
     attributes: tuple[FoundAttribute, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:

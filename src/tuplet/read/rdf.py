@@ -1,7 +1,7 @@
 """Facts from RDF: IRIs are names, literals are attributes by property, annotations of a truth make a weighted fact.
 
 Labels (rdfs:label, skos:prefLabel) are attributes too: there may be several, in several languages. Named graphs are an
-attribute of facts. What is said about a property, such as its comment, is not kept, but its label is.
+attribute of facts. Statements about a property, such as its comment, are not kept, but its label is.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ Triple: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Annotations:
-    """What is said about facts: how true they are, and values by property; and the nodes that stand for the facts."""
+    """Statements about facts: how true they are, and values by property; and the nodes that stand for the facts."""
 
     truth: dict[Triple, float] = field(default_factory=dict)
     values: dict[tuple[str, Kind], dict[Triple, list[str]]] = field(default_factory=dict)

@@ -59,14 +59,14 @@ def from_objects(where: str, objects: Iterable[Any]) -> FactColumns:
     >>> tool = {"type": "tool", "id": "tool--2", "name": "PsExec", "external_references": [{"external_id": "S0029"}]}
     >>> uses = {"type": "relationship", "id": "relationship--3", "relationship_type": "uses",
     ...         "source_ref": "intrusion-set--1", "target_ref": "tool--2"}
-    >>> said = from_objects("a.json", [group, tool, uses])
-    >>> said.head.to_pylist()[0], said.relation.to_pylist()[0], said.tail.to_pylist()[0], said.labels["S0029"]
+    >>> found = from_objects("a.json", [group, tool, uses])
+    >>> found.head.to_pylist()[0], found.relation.to_pylist()[0], found.tail.to_pylist()[0], found.labels["S0029"]
     ('intrusion-set--1', 'uses', 'S0029', 'PsExec')
     """
     whole = [_object(where, place, one) for place, one in enumerate(objects, start=1)]
     known = {str(one["id"]): one for one in whole if one["type"] != "relationship" and _counts(one)}
     tactics = {str(one.get("x_mitre_shortname")): one for one in known.values() if one["type"] == TACTIC_TYPE}
-    said = _Said(where)
+    found = _Found(where)
     links = [one for one in whole if one["type"] == "relationship" and _counts(one)]
     ends = [(str(link.get("source_ref")), str(link.get("target_ref"))) for link in links]
     kept = [(link, pair) for link, pair in zip(links, ends, strict=True) if known.keys() >= {*pair}]
@@ -74,15 +74,15 @@ def from_objects(where: str, objects: Iterable[Any]) -> FactColumns:
     name_of = _names(known[one] for one in known if one in named)
     for link, (source, target) in kept:
         relation = str(link.get("relationship_type", "related-to")).replace("-", "_")
-        said.fact(name_of[source], relation, name_of[target], link)
-    if not said.facts:
+        found.fact(name_of[source], relation, name_of[target], link)
+    if not found.facts:
         raise BadInput(f"{where}: no relationships between objects of the bundle")
     for key, name in name_of.items():
-        said.thing(name, known[key], tactics)
+        found.thing(name, known[key], tactics)
     dropped, gone = len(links) - len(kept), len(whole) - len(known) - len(links)
     remarks = [f"{where}: {counted(dropped, 'relationship')} of objects that are not there, revoked or deprecated"]
     remarks.append(f"{where}: {counted(gone, 'object')} revoked or deprecated, left out")
-    return said.columns().with_remarks(*compress(remarks, (dropped, gone)))
+    return found.columns().with_remarks(*compress(remarks, (dropped, gone)))
 
 
 def _object(where: str, place: int, one: Any) -> StixObject:
@@ -110,38 +110,38 @@ def _names(objects: Iterable[StixObject]) -> dict[str, str]:
 
 
 @dataclass
-class _Said:
+class _Found:
     """Facts, labels and values as they are found."""
 
     where: str
     facts: list[tuple[str, str, str]] = field(default_factory=list)
     dates: list[int] = field(default_factory=list)
-    told: list[str | None] = field(default_factory=list)  # the description of each fact
+    descriptions: list[str | None] = field(default_factory=list)  # of each fact
     labels: dict[str, str] = field(default_factory=dict)
     values: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
 
-    def fact(self, head: str, relation: str, tail: str, because: StixObject, told: bool = True) -> None:
+    def fact(self, head: str, relation: str, tail: str, because: StixObject, described: bool = True) -> None:
         """A fact, dated as the object that states it."""
         self.facts.append((head, relation, tail))
         self.dates.append(self._date(because, "created"))
-        self.told.append(str(because.get("description") or "").strip() or None if told else None)
+        self.descriptions.append(str(because.get("description") or "").strip() or None if described else None)
 
     def thing(self, name: str, one: StixObject, tactics: Mapping[str, StixObject]) -> None:
         """What is known of one object: its label, types, tactics and platforms, and the texts about it."""
-        self.fact(name, TYPE_RELATION, str(one["type"]), one, told=False)
+        self.fact(name, TYPE_RELATION, str(one["type"]), one, described=False)
         if one.get("name"):
             self.labels[name] = str(one["name"])
         for phase in _texts(one, "kill_chain_phases", "phase_name"):
             if phase not in self.labels:
                 stated = tactics.get(phase, {})
                 self.labels[phase] = str(stated.get("name") or phase.replace("-", " "))
-                self.fact(phase, TYPE_RELATION, TACTIC_TYPE, stated, told=False)
-            self.fact(name, TACTIC, phase, one, told=False)
+                self.fact(phase, TYPE_RELATION, TACTIC_TYPE, stated, described=False)
+            self.fact(name, TACTIC, phase, one, described=False)
         for platform in _texts(one, "x_mitre_platforms"):
             if platform not in self.labels:
                 self.labels[platform] = platform
-                self.fact(platform, TYPE_RELATION, PLATFORM_TYPE, {}, told=False)
-            self.fact(name, PLATFORM, platform, one, told=False)
+                self.fact(platform, TYPE_RELATION, PLATFORM_TYPE, {}, described=False)
+            self.fact(name, PLATFORM, platform, one, described=False)
         other = [text for key in _ALIASES for text in _texts(one, key) if text != one.get("name")]
         for text in dict.fromkeys(other):
             self.values.setdefault("aliases", []).append((name, text))
@@ -158,7 +158,7 @@ class _Said:
             raise BadInput(f"{self.where}: {one.get('id')}: {error}") from None
 
     def columns(self) -> FactColumns:
-        values = [AttributeBatch("description", pa.array(self.told, pa.large_string()))]
+        values = [AttributeBatch("description", pa.array(self.descriptions, pa.large_string()))]
         for name, rows in self.values.items():
             kind = pa.timestamp("s", "UTC") if name in ("created", "modified") else pa.large_string()
             subjects = pa.array([subject for subject, _ in rows], pa.large_string())

@@ -2,7 +2,7 @@
 and tuples.
 
 Remarks say what may not be meant so; nothing is changed. They have no counts of rows that were read in parts: a large
-file is, and what is said of several parts is said once.
+file is, and a remark on several parts is shown once.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def _by_fact(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> F
         remarks += _remark_shared(where, plain)
     truth = cast_truth(columns[role["truth"]]) if "truth" in role else None
     date = cast_dates(columns[role["date"]]) if "date" in role else None
-    values, said = _attributes(where, columns, layout, text, None)
-    return FactColumns(head, relation, tail, truth, date, values=values, remarks=(*remarks, *said))
+    values, more = _attributes(where, columns, layout, text, None)
+    return FactColumns(head, relation, tail, truth, date, values=values, remarks=(*remarks, *more))
 
 
 def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) -> FactColumns:
@@ -178,13 +178,13 @@ def _by_entity(where: str, columns: ByPlace, layout: TableLayout, text: bool) ->
     if "label" in layout.role:
         heads, texts = _link(ids, cast_names("label", columns[layout.role["label"]], needed=False), "")
         labels |= dict(zip(heads.to_pylist(), texts.to_pylist(), strict=True))
-    values, said = _attributes(where, columns, layout, text, ids)
+    values, more = _attributes(where, columns, layout, text, ids)
     remarks += _remark_mixed(where, ids, {batch.name: batch.values for batch in values})
     head, tail = (pa.chunked_array([part[i] for part in facts], pa.large_string()) for i in (0, 2))
     relation = pa.chunked_array([_repeat(name, len(heads)) for heads, name, _ in facts], _CODED)
     notes = {"type_relation": TYPE_RELATION} if len(facts) > typed else {}
     return FactColumns(
-        head, relation, tail, labels=labels, values=values, nodes=ids, remarks=(*remarks, *said), notes=notes
+        head, relation, tail, labels=labels, values=values, nodes=ids, remarks=(*remarks, *more), notes=notes
     )
 
 
@@ -374,11 +374,11 @@ def _remark_spellings(where: str, name: str, cells: pa.Array) -> list[str]:
     """The remark on values that are texts only because numbers or days are written in another way here."""
     some = cells[:_LOOKED_AT].cast(pa.large_string()).drop_null()
     some = some.filter(pc.not_equal(some, ""))
-    for pattern, mended, what in _SPELLINGS:
+    for pattern, spelling, what in _SPELLINGS:
         like = pc.match_substring_regex(some, pattern)
         if len(some) and 2 * (pc.sum(like).as_py() or 0) > len(some):
             example = some.filter(like)[0].as_py()
-            better = re.sub(pattern, mended, example)
+            better = re.sub(pattern, spelling, example)
             return [
                 f"{where}: {name!r} holds texts such as {example!r}; written {better} they are {what}, which compare"
             ]

@@ -209,18 +209,18 @@ def _layout(
     sample: Sequence[Sequence[str]],
 ) -> tuple[TableLayout, bool, bool]:
     """Where everything stands, whether the first line is a header, and whether that is certain."""
-    said = None if choice is None else choice.header
+    flag = None if choice is None else choice.header
     if choice is not None and choice.says_something:
-        header = said if said is not None else bool(known_columns(first)) or not choice.by_position or choice.rest != ""
+        header = flag if flag is not None else bool(known_columns(first)) or not choice.by_position or choice.rest != ""
         if not header and not choice.by_position:
             raise BadInput(f"{path}: columns have names only in a header; write numbers in ", Option("columns", None))
         layout = find_layout(f"the first line of {path}", first, choice, numbers_are_names=False)
         # Numbers say nothing of a header: a first line that stands alone is one here as elsewhere.
         if layout.role:
-            return layout, header, header or said is not None or len(_ends(layout)) < 2
+            return layout, header, header or flag is not None or len(_ends(layout)) < 2
         if len(first) > 1:
             raise header_unnamed(place, first, sample)
-    if said is not False and (named := layout_of_names(place, first, choice, nodes)):
+    if flag is not False and (named := layout_of_names(place, first, choice, nodes)):
         return named, True, True
     width = f"{place}: expected 3 or 4 {_SEPARATORS[separator].removesuffix('s')}-separated columns, got {len(first)}"
     if len(first) == 2:
@@ -232,12 +232,12 @@ def _layout(
     if len(first) < 2:
         raise BadInput(f"{width}{_other_separator(first[0], separator)}")
     numbers = list(map(_is_number, first))
-    if said is not False and ((len(first) == 4 and not numbers[3]) or (len(first) > 4 and not any(numbers))):
+    if flag is not False and ((len(first) == 4 and not numbers[3]) or (len(first) > 4 and not any(numbers))):
         raise header_unnamed(place, first, sample)
     if len(first) > 4:
         raise BadInput(f"{width}; choose some with ", Option("columns", None))
     role = dict(zip(ALL_ROLES, range(len(first)), strict=False))
-    return TableLayout(len(first), role), said is True, said is not None
+    return TableLayout(len(first), role), flag is True, flag is not None
 
 
 def _other_separator(line: str, separator: str) -> str:
@@ -262,7 +262,7 @@ def _is_number(text: str) -> bool:
 
 
 def _ends(layout: TableLayout) -> list[int]:
-    """The columns of entities, by which a first line can be told from the others."""
+    """The columns of entities, by which a first line is recognised as a header."""
     roles = [layout.role[end] for end in ("head", "tail", "id", "type") if end in layout.role]
     return [*roles, *(place for _, place in layout.relations)]
 
@@ -296,14 +296,14 @@ def _judge_first_row(path: Path, begin: Sniffed, parts: Iterable[pa.Table]) -> S
     line = f"{path}: the first line ({' '.join(begin.first)})"
     # other relations occur twice on average
     if alone and rows > _FEW and among > 2 and 0 <= 2 * (relations - 1) <= among - 1:
-        said = "is taken as a header: its names occur nowhere else; if it is a fact, say --no-header"
+        how = "is taken as a header: its names occur nowhere else; if it is a fact, say --no-header"
         return replace(
-            begin, start=begin.after, header=True, remarks=(*remarks, f"{line} {said} (in Python header=False)")
+            begin, start=begin.after, header=True, remarks=(*remarks, f"{line} {how} (in Python header=False)")
         )
     # other names occur again, or might well, so that one would expect it of these
     if alone and (again if not relations else relations < among or rows > _FEW):
-        said = "is read as a fact; if it is a header, say --header (in Python header=True)"
-        remarks += (f"{line} {said}",)
+        how = "is read as a fact; if it is a header, say --header (in Python header=True)"
+        remarks += (f"{line} {how}",)
     return replace(begin, remarks=remarks)
 
 
@@ -439,8 +439,8 @@ def read_values(path: Path) -> list[tuple[Any, ...]]:
     if first is None:
         raise BadInput(f"{path}: no values, only a header line; it is entity, attribute, value, or names the columns")
     if known_columns(header):
-        said = f"{path}: the header is that of facts; facts bring their attributes along if they are added with "
-        raise BadInput(said, Option("columns", "attribute=*"))
+        facts = f"{path}: the header is that of facts; facts bring their attributes along if they are added with "
+        raise BadInput(facts, Option("columns", "attribute=*"))
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise BadInput(f"{path}:1: two columns are called {repeated!r}")
