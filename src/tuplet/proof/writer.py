@@ -81,7 +81,7 @@ def write_proof(
 
 
 def seal(content: Mapping[str, Any]) -> str:
-    """A hash over everything: damage is told from a false claim."""
+    """A hash over everything, so that a damaged file is not taken for a false claim."""
     return hashlib.sha256(
         json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
     ).hexdigest()

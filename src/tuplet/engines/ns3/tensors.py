@@ -25,7 +25,7 @@ from tuplet.query.limits import Brake, Deadline, Limits, OutOfMemory
 from tuplet.truth.table import TruthTable
 
 _SMALL = 1 << 16  # bytes of a tensor that is not counted: a search has some dozens of them at once
-_STEP = 1 << 20  # bytes by which what is held changes before others are told
+_STEP = 1 << 20  # bytes by which the sum changes before the brake is asked again
 _JOINS = (torch.cat, torch.stack)
 
 
@@ -35,7 +35,7 @@ class TensorMemory(TorchFunctionMode):
     def __init__(self, most: int, brake: Brake) -> None:
         super().__init__()
         self._most, self._brake = most, brake
-        self._told = 0
+        self._reported = 0
         self._sharing: dict[int, int] = {}  # by address: how many tensors look at the same bytes
         self.held = 0
 
@@ -53,8 +53,8 @@ class TensorMemory(TorchFunctionMode):
         size = self.held + more
         if size > self._most:
             raise OutOfMemory
-        if abs(size - self._told) >= _STEP:
-            self._told = size
+        if abs(size - self._reported) >= _STEP:
+            self._reported = size
             if not self._brake.may_hold(size):
                 raise OutOfMemory
 
@@ -128,7 +128,7 @@ _CUDA_BLOCK, _CUDA_CHUNK = 1 << 25, 4
 
 @dataclass(frozen=True)
 class TensorTable:
-    """Truth values of some relations on a device; relations are numbered anew (`number`).
+    """Truth values of some relations on a device; relations get new numbers (`number`).
 
     >>> truth = TruthTable.build(3, 1, np.array([0, 0]), np.array([0, 0]), np.array([1, 2]),
     ...                          np.array([1.0, 0.25]), np.array([True, False]))
