@@ -190,7 +190,8 @@ def predictions(files: StoreFiles, rows: Sequence[tuple[int, int]], facts: set[I
 def around(path: Path, test: Sequence[Fact], model: str) -> None:
     """Test facts between older entities in stale rows: their ranks there, before an update and after."""
     before = StoreFiles.open(path)
-    rows = {*zip(*(side.tolist() for side in stale_rows(before)), strict=True)}
+    stale = stale_rows(before)
+    rows = {*zip(stale.entity.tolist(), stale.view.tolist(), strict=True)}
     ids = {before.graph.entities.name(number): number for number in range(len(before.graph.entities))}
     facts = []
     for h, r, t in test:

@@ -129,8 +129,8 @@ def test_rows_of_new_entities_are_those_of_one_process(
     network, facts, sizes = network_of(PACKAGED)[0], graph.edges("train"), (len(graph.entities), len(graph.relations))
     scene = KnownGraph.from_edges(*sizes, facts, network.on(TrainingEdges({"train": facts}, *sizes)))
     rows, told = scene.rows([3, 5, 8, 13, 21, 34]), []
-    with on_cluster(address, PACKAGED, facts, sizes[0]) as (score, count):
-        found = score(scene, rows, told.append)
+    with on_cluster(address, scene) as (score, count):
+        found = score(rows, told.append)
     alone = put_together([scene.score(some, lambda _: None) for some in rows.portions(8)])
     assert len(told) > count == 2, "portions of whole entities"
     assert told[-1] == rows.walks

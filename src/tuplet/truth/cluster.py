@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
 from logging import ERROR
 from pathlib import Path
@@ -35,6 +36,13 @@ class Shipment:
     origin: str  # its path on the machine it comes from
     node: str  # that machine
     files: tuple[tuple[str, tuple[Any, ...]], ...]  # path inside the folder, pieces
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A value by its place in the object store of the cluster."""
+
+    reference: Any
 
 
 Folder: TypeAlias = str | Shipment  # one that is here, or one that may have to be fetched
@@ -180,6 +188,10 @@ class RayExecutor(ThreadPoolExecutor):
             self.shipments[name] = pack(folder, _node(self.ray), self.ray.put)
         return self.shipments[name]
 
+    def share(self, value: object) -> Shared:
+        """A value that workers find by `fetch_value`."""
+        return Shared(self.ray.put(value))
+
     def nodes(self) -> set[str]:
         """The nodes that have a worker."""
         return set(self.ray.get([worker.node.remote() for worker in self.actors]))
@@ -217,6 +229,12 @@ def fetch_folder(folder: Folder) -> str:
         return folder
     ray: Any = import_module("ray")
     return unpack(folder, _node(ray), ray.get)
+
+
+@lru_cache(maxsize=1)
+def fetch_value(shared: Shared) -> Any:
+    """The value in a worker, which keeps the last one."""
+    return import_module("ray").get(shared.reference)
 
 
 def _node(ray: Any) -> str:

@@ -7,14 +7,12 @@ is the chance that it is one of *as many facts again* as are known of it.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,19 +22,20 @@ from numpy.typing import NDArray
 from tuplet.graph.adjacency import consecutive
 from tuplet.predict.base import LinkPredictor, TrainingEdges
 from tuplet.predict.device import one_thread
-from tuplet.predict.model_folder import find_model_folder
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report, silent
 from tuplet.truth.calibration.calibrate import candidates_of, with_rules
 from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, SplitCorrection, Trial, fit
 from tuplet.truth.calibration.reliability import Reliability, reliability
 from tuplet.truth.calibration.trees import TreeSettings
-from tuplet.truth.candidates.rows import HalfLinks, RowLogs
+from tuplet.truth.candidates.rows import HalfLinks
 from tuplet.truth.candidates.score import join_parts
-from tuplet.truth.cluster import Folder, RayExecutor, fetch_folder
+from tuplet.truth.candidates.scorer import CandidateScorer
+from tuplet.truth.candidates.sources import EVERYTHING
+from tuplet.truth.cluster import RayExecutor, Shared, fetch_value
 from tuplet.truth.edges import EdgeColumns, ScoredEdges, edge_numbers, first_places
 from tuplet.truth.known_edges import TrainEdges
-from tuplet.truth.new_entities.predict import network_of
+from tuplet.truth.new_entities.predict import EntityRows
 from tuplet.truth.rules import Calibration
 
 Tensor = torch.Tensor
@@ -45,82 +44,67 @@ Longs = NDArray[np.int64]
 LIKELY = 0.2  # how surely an entity has a view, by its other ones, so that it gets a row without a fact of it
 WALKED = 8  # rows of one entity that the network walks; those of more are judged by what similar entities have
 FLOOR = 0.002  # truth in a row from which on an end is listed
+_MEMORY = 1 << 30  # bytes of one scorer in one direction
 _ROWS = 64  # computed at a time, between two looks at the clock
 
 
-@dataclass(frozen=True)
-class EntityRows:
-    """Rows (entity, view), by entity. A view is a relation in one direction: 2r, or 2r + 1."""
+def rows_worth_computing(known: TrainEdges, entities: Sequence[int]) -> EntityRows:
+    """The rows of some entities that have a fact or are likely to have one.
 
-    entity: Longs  # [rows]
-    view: Longs  # [rows]
-    walked: NDArray[np.bool_]  # [rows] whether the network computes it, which takes long
+    What is a tail of relation 0 is one of relation 1 in 9 of 9 + 5 cases.
 
-    def __len__(self) -> int:
-        return len(self.entity)
+    >>> edges = [(0, 0, end) for end in range(3, 12)] + [(1, 1, end) for end in range(3, 12)] + [(2, 0, 3)]
+    >>> rows = rows_worth_computing(TrainEdges.from_edges(12, 2, *torch.tensor(edges).T), [2, 3])
+    >>> list(zip(rows.entity.tolist(), rows.view.tolist()))
+    [(2, 0), (3, 1), (3, 3)]
+    """
+    types, none = known.types, np.zeros(0, np.int64)
+    near, found, walked = [none], [none], [none > 0]
+    for entity in entities:
+        own = types.views[types.start[entity] : types.start[entity + 1]]
+        if not len(own):
+            continue
+        said = types.confidence[own].amax(0)
+        said[own] = known.count(own * known.entities + entity).float()  # where it has a fact it has often more
+        rows = torch.nonzero(said >= LIKELY).view(-1)
+        best = torch.zeros(len(rows), dtype=torch.bool)
+        best[torch.argsort(said[rows], descending=True, stable=True)[:WALKED]] = True
+        near.append(np.full(len(rows), entity, dtype=np.int64))
+        found.append(rows.numpy())
+        walked.append(best.numpy())
+    return EntityRows(np.concatenate(near), np.concatenate(found), np.concatenate(walked))
 
-    @staticmethod
-    def from_entities(known: TrainEdges, entities: Sequence[int]) -> EntityRows:
-        """The rows of some entities that have a fact or are likely to have one.
 
-        What is a tail of relation 0 is one of relation 1 in 9 of 9 + 5 cases.
+class WholeRows(ABC):
+    """Implements `LinkPredictor` by whole rows of a view; the known ends of a row are the ones it is most sure of."""
 
-        >>> edges = [(0, 0, end) for end in range(3, 12)] + [(1, 1, end) for end in range(3, 12)] + [(2, 0, 3)]
-        >>> rows = EntityRows.from_entities(TrainEdges.from_edges(12, 2, *torch.tensor(edges).T), [2, 3])
-        >>> list(zip(rows.entity.tolist(), rows.view.tolist()))
-        [(2, 0), (3, 1), (3, 3)]
-        """
-        types = known.types
-        near, found, walked = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, dtype=bool)]
-        for entity in entities:
-            own = types.views[types.start[entity] : types.start[entity + 1]]
-            if not len(own):
-                continue
-            said = types.confidence[own].amax(0)
-            said[own] = known.count(own * known.entities + entity).float()  # where it has a fact it has often more
-            rows = torch.nonzero(said >= LIKELY).view(-1)
-            best = torch.zeros(len(rows), dtype=torch.bool)
-            best[torch.argsort(said[rows], descending=True, stable=True)[:WALKED]] = True
-            near.append(np.full(len(rows), entity, dtype=np.int64))
-            found.append(rows.numpy())
-            walked.append(best.numpy())
-        return EntityRows(np.concatenate(near), np.concatenate(found), np.concatenate(walked))
+    entities: int
+    relations: int
+    sees_facts = True
 
-    @property
-    def walks(self) -> int:
-        """How many rows the network computes."""
-        return int(np.count_nonzero(self.walked))
+    @abstractmethod
+    def rows(self, near: Tensor, view: int) -> Tensor:
+        """The rows of some entities under a view. [n] → [n, entities]"""
 
-    def where(self, keep: NDArray[np.bool_] | slice) -> EntityRows:
-        """Some of them."""
-        return EntityRows(self.entity[keep], self.view[keep], self.walked[keep])
+    def tails(self, heads: Tensor, relation: int) -> Tensor:
+        return self.rows(heads, 2 * relation)
 
-    def portions(self, most: int) -> Iterator[EntityRows]:
-        """Rows of whole entities, about so many walks at a time.
+    def heads(self, tails: Tensor, relation: int) -> Tensor:
+        return self.rows(tails, 2 * relation + 1)
 
-        >>> rows = EntityRows(np.array([7, 7, 2, 2, 5]), np.arange(5), np.array([True, True, True, False, True]))
-        >>> [part.view.tolist() for part in rows.portions(3)]
-        [[0, 1, 2, 3], [4]]
-        """
-        ends = np.flatnonzero(np.diff(self.entity, append=-1)) + 1
-        walks = np.cumsum(self.walked)[ends - 1]
-        at = 0
-        while at < len(ends):
-            start, before = (int(ends[at - 1]), int(walks[at - 1])) if at else (0, 0)
-            at = max(at + 1, int(np.searchsorted(walks, before + most, side="right")))
-            yield self.where(slice(start, int(ends[at - 1])))
+    def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
+        edges = zip(heads.tolist(), relation.tolist(), tails.tolist(), strict=True)
+        return torch.stack([self.tails(torch.tensor([head]), number)[0, tail] for head, number, tail in edges])
 
 
 @dataclass
-class ComputedRows:
-    """A predictor of rows that were computed together: rows of many relations share the cores."""
+class ComputedRows(WholeRows):
+    """Rows that were computed together: those of many relations share the cores."""
 
     entities: int
     relations: int
     places: Mapping[tuple[int, int], int]  # entity and view → its row
     scores: Tensor  # [rows, entities]
-
-    sees_facts = True
 
     @staticmethod
     def from_network(network: LinkPredictor, rows: EntityRows, tell: Callable[[int], None]) -> ComputedRows:
@@ -136,21 +120,11 @@ class ComputedRows:
         places = {key: place for place, key in enumerate(zip(entity.tolist(), view.tolist(), strict=True))}
         return ComputedRows(network.entities, network.relations, places, torch.cat(parts))
 
-    def tails(self, heads: Tensor, relation: int) -> Tensor:
-        return self._rows(heads, 2 * relation)
-
-    def heads(self, tails: Tensor, relation: int) -> Tensor:
-        return self._rows(tails, 2 * relation + 1)
-
-    def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> Tensor:
-        found = zip(heads.tolist(), relation.tolist(), tails.tolist(), strict=True)
-        return torch.stack([self.scores[self.places[h, 2 * r], t] for h, r, t in found])
-
-    def _rows(self, near: Tensor, view: int) -> Tensor:
+    def rows(self, near: Tensor, view: int) -> Tensor:
         return self.scores[[self.places[entity, view] for entity in near.tolist()]]
 
 
-def score_rows(scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], known: EdgeColumns) -> ScoredEdges:
+def score_rows(scorers: Mapping[str, tuple[WholeRows, EntityRows]], known: EdgeColumns) -> ScoredEdges:
     """The edges in the rows of each scorer that reach the floor, each as if it were unknown whether it is a fact.
 
     An edge is in the row of its other end too; where a scorer has no such row, its log there is NaN.
@@ -160,46 +134,27 @@ def score_rows(scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], known: E
     for _, rows in scorers.values():
         asked[rows.entity] = True
     own = asked[known[0]] | asked[known[2]]
-    edges = [torch.from_numpy(np.asarray(side[own], dtype=np.int64)) for side in known]
+    facts = (known[0][own], known[1][own], known[2][own])
+    several = {name: one for name, (one, _) in scorers.items()}
+    scorer = CandidateScorer(several, facts, EVERYTHING, FLOOR, Calibration(), 2 * len(several) * _MEMORY)
     relations = np.unique(np.concatenate([rows.view // 2 for _, rows in scorers.values()])).tolist()
+    found = {}
     with one_thread():
-        found = {number: _score_relation(number, scorers, edges, entities) for number in relations}
+        for number in relations:
+            links = [_half_links(number, *scorer.counts.edges(number), rows, entities) for _, rows in scorers.values()]
+            part = scorer.list_edges(scorer.rows(links))
+            unknown = ~np.isnan(part["logs"]).all((0, 1))
+            found[number] = {name: column[..., unknown] for name, column in part.items()}
     return join_parts(tuple(scorers), found)
 
 
-def _score_relation(
-    number: int, scorers: Mapping[str, tuple[LinkPredictor, EntityRows]], edges: Sequence[Tensor], entities: int
-) -> dict[str, NDArray[Any]]:
-    mine, everyone = edges[1] == number, torch.arange(entities)
-    sides = [
-        [
-            RowLogs(scorer, side, Calibration(), 1 << 30)
-            for side in _half_links(number, edges[0][mine], edges[2][mine], rows, everyone)
-        ]
-        for scorer, rows in scorers.values()
-    ]
-    keys = torch.unique(torch.cat([side.reaching(FLOOR) for both in sides for side in both]))
-    ends = keys // entities, keys % entities
-    logs = torch.full((len(scorers), 2, len(keys)), torch.nan)
-    for place, both in enumerate(sides):
-        for side in both:
-            logs[place, int(side.links.inverse)] = side.at(*ends)
-    unknown = ~logs.isnan().all(1).all(0)
-    return {
-        "heads": ends[0][unknown].int().numpy(),
-        "tails": ends[1][unknown].int().numpy(),
-        "logs": logs[:, :, unknown].numpy(),
-    }
-
-
-def _half_links(number: int, heads: Tensor, tails: Tensor, rows: EntityRows, everyone: Tensor) -> list[HalfLinks]:
-    """The rows of one relation with their known facts, in each direction that has some."""
+def _half_links(number: int, heads: Tensor, tails: Tensor, rows: EntityRows, entities: int) -> list[HalfLinks]:
+    """The rows of one relation in both directions, with their known facts."""
     found = []
     for inverse in (False, True):
         near = torch.from_numpy(np.unique(rows.entity[rows.view == 2 * number + inverse]))
         own = torch.isin(tails if inverse else heads, near)
-        if len(near):
-            found.append(HalfLinks.from_edges(number, inverse, heads[own], tails[own], everyone, near))
+        found.append(HalfLinks.from_edges(number, inverse, heads[own], tails[own], torch.arange(entities), near))
     return found
 
 
@@ -221,14 +176,14 @@ _POPULAR = 1e-6  # what nobody similar has is ordered by how many have it
 
 
 @dataclass
-class SimilarEnds:
-    """Implements `LinkPredictor`: the exponential of a score is how much the similar ones speak for an end.
+class SimilarEnds(WholeRows):
+    """Rows of which the exponential of a score is how much the entities similar to one speak for an end.
 
     0 and 1 share end 3 of relation 0; 1 also has 4, which speaks for 4 where 0 is asked about.
 
     >>> edges = np.array([[0, 0, 3], [1, 0, 3], [1, 0, 4], [2, 0, 5]]).T
     >>> similar = SimilarEnds.from_edges(6, 1, (edges[0], edges[1], edges[2]))
-    >>> np.argsort(-similar.tails(torch.tensor([0]), 0)[0])[:2].tolist()
+    >>> torch.argsort(similar.tails(torch.tensor([0]), 0)[0], descending=True)[:2].tolist()
     [4, 3]
     """
 
@@ -237,13 +192,11 @@ class SimilarEnds:
     entity_ptr: NDArray[np.int64]  # [entities + 1] where the steps of an entity begin
     step_view: NDArray[np.int64]  # [steps] by entity and view
     step_end: NDArray[np.int64]  # [steps] the other end
-    rows: NDArray[np.int64]  # ascending numbers entity · views + view of the rows that have steps
+    codes: NDArray[np.int64]  # ascending numbers entity · views + view of the rows that have steps
     row_ptr: NDArray[np.int64]  # [rows + 1] where each begins
     by_view: tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]  # [views] near and far end of all its steps
 
     kept: dict[int, Weights] = field(default_factory=dict)  # who is similar to the entities asked about lately
-
-    sees_facts = True  # the known ends of a row are the ones it is most sure of
 
     @staticmethod
     def from_edges(entities: int, relations: int, edges: EdgeColumns) -> SimilarEnds:
@@ -253,28 +206,14 @@ class SimilarEnds:
         view = np.concatenate([2 * relation, 2 * relation + 1])
         code = near * (2 * relations) + view
         order = np.argsort(code, kind="stable")
-        rows, first = np.unique(code[order], return_index=True)
+        codes, first = np.unique(code[order], return_index=True)
         entity_ptr = np.searchsorted(near[order], np.arange(entities + 1))
         parts = np.split(np.argsort(view, kind="stable"), np.cumsum(np.bincount(view, minlength=2 * relations))[:-1])
         by_view = tuple((near[part], far[part]) for part in parts)
         row_ptr = np.append(first, len(code))
-        return SimilarEnds(entities, relations, entity_ptr, view[order], far[order], rows, row_ptr, by_view)
+        return SimilarEnds(entities, relations, entity_ptr, view[order], far[order], codes, row_ptr, by_view)
 
-    def tails(self, heads: Tensor, relation: int) -> NDArray[np.float32]:
-        return self._scores(heads, 2 * relation)
-
-    def heads(self, tails: Tensor, relation: int) -> NDArray[np.float32]:
-        return self._scores(tails, 2 * relation + 1)
-
-    def pairs(self, heads: Tensor, relation: Tensor, tails: Tensor) -> NDArray[np.float32]:
-        """Scores of single edges [n] → [n], read off their rows."""
-        found = np.empty(len(heads), dtype=np.float32)
-        for number in torch.unique(relation).tolist():
-            mine = torch.nonzero(relation == number).view(-1)
-            found[mine.numpy()] = self.tails(heads[mine], number)[np.arange(len(mine)), tails[mine].numpy()]
-        return found
-
-    def _scores(self, near: Tensor, view: int) -> NDArray[np.float32]:
+    def rows(self, near: Tensor, view: int) -> Tensor:
         holders, items = self.by_view[view]
         popular = np.bincount(items, minlength=self.entities)
         scale = 1 / np.sqrt(popular + _SHRINK)
@@ -287,12 +226,12 @@ class SimilarEnds:
             alike = self.kept[entity]
             said = np.bincount(items, alike[holders], minlength=self.entities) * scale
             found[place] = np.log(said + _POPULAR * popular + _POPULAR**2)
-        return found
+        return torch.from_numpy(found)
 
     def _alike(self, entity: int) -> Weights:
         """How similar every entity is to one: the sum over common items, each 1 / √(how many have it + 5)."""
         own = slice(int(self.entity_ptr[entity]), int(self.entity_ptr[entity + 1]))
-        back = np.searchsorted(self.rows, self.step_end[own] * (2 * self.relations) + (self.step_view[own] ^ 1))
+        back = np.searchsorted(self.codes, self.step_end[own] * (2 * self.relations) + (self.step_view[own] ^ 1))
         crowd = self.row_ptr[back + 1] - self.row_ptr[back]
         holders = self.step_end[consecutive(self.row_ptr[back], crowd)]
         alike = np.bincount(holders, np.repeat(1 / np.sqrt(crowd + _SHRINK), crowd), self.entities)
@@ -333,7 +272,7 @@ class KnownGraph:
 
     def rows(self, entities: Sequence[int]) -> EntityRows:
         """The rows of some entities that are worth computing."""
-        return EntityRows.from_entities(self.known, entities)
+        return rows_worth_computing(self.known, entities)
 
     def portion(self) -> int:
         """How many rows the network computes at a time."""
@@ -481,66 +420,28 @@ def _halves(
     return gone
 
 
-ScoreRows: TypeAlias = Callable[[KnownGraph, EntityRows, Callable[[int], None]], ScoredEdges]
+ScoreRows: TypeAlias = Callable[[EntityRows, Callable[[int], None]], ScoredEdges]
 
 
-@dataclass(frozen=True)
-class RowsJob:
-    """All that decides the rows, small enough to travel with each portion."""
-
-    edges: Folder  # known ones, and those without new entities, which say what suits the graph
-    model: Folder
-    entities: int
-    relations: int
-    before: int  # entities without new ones
-
-
-@lru_cache(maxsize=1)
-def _open_scene(job: RowsJob) -> KnownGraph:
-    """What scores rows, in a worker."""
-    folder = Path(fetch_folder(job.edges))
-    known, older = (_columns(np.load(folder / f"{name}.npy")) for name in ("known", "older"))
-    network, _ = network_of(fetch_folder(job.model))
-    suits = network.on(TrainingEdges({"train": older}, job.before, job.relations))
-    return KnownGraph.from_edges(job.entities, job.relations, known, suits)
-
-
-def score_portion(job: RowsJob, rows: EntityRows) -> ScoredEdges:
+def score_portion(shared: Shared, rows: EntityRows) -> ScoredEdges:
     """The candidates in some rows, in a worker."""
-    return _open_scene(job).score(rows, lambda _: None)
+    scene: KnownGraph = fetch_value(shared)
+    return scene.score(rows, lambda _: None)
 
 
 @contextmanager
-def on_cluster(
-    address: str, model: str | os.PathLike[str], older: EdgeColumns, before: int
-) -> Iterator[tuple[ScoreRows, int]]:
-    """What scores rows on the workers of a cluster, and how many there are."""
-    with RayExecutor(address) as pool, tempfile.TemporaryDirectory() as folder:
-        sent: dict[int, RowsJob] = {}
+def on_cluster(address: str, scene: KnownGraph) -> Iterator[tuple[ScoreRows, int]]:
+    """What scores rows of a known graph on the workers of a cluster, and how many there are."""
+    with RayExecutor(address) as pool:
+        shared = pool.share(scene)
 
-        def job(scene: KnownGraph) -> RowsJob:
-            if id(scene) not in sent:
-                path = Path(folder) / str(len(sent))
-                path.mkdir()
-                np.save(path / "known.npy", np.stack([np.asarray(side, dtype=np.int64) for side in scene.edges]))
-                np.save(path / "older.npy", np.stack([np.asarray(side, dtype=np.int64) for side in older]))
-                sizes = scene.known.entities, scene.network.relations, before
-                sent[id(scene)] = RowsJob(pool.ship(path), pool.ship(find_model_folder(str(model))), *sizes)
-            return sent[id(scene)]
-
-        def score(scene: KnownGraph, rows: EntityRows, tell: Callable[[int], None]) -> ScoredEdges:
+        def score(rows: EntityRows, tell: Callable[[int], None]) -> ScoredEdges:
             portions = list(rows.portions(scene.portion()))  # as in one process: rows meet in them
-            parts, done = [], 0
-            for portion, found in zip(
-                portions, pool.map(score_portion, [job(scene)] * len(portions), portions), strict=True
-            ):
+            parts, done = list[ScoredEdges](), 0
+            for portion, found in zip(portions, pool.map(score_portion, repeat(shared), portions), strict=True):
                 done += portion.walks
                 parts.append(found)
                 tell(done)
             return put_together(parts)
 
         yield score, len(pool.actors)
-
-
-def _columns(edges: np.ndarray) -> EdgeColumns:
-    return edges[0], edges[1], edges[2]

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,7 @@ from tuplet.truth.store_meta import NewEntities
 if TYPE_CHECKING:
     from tuplet.predict.paths.model import AnyGraphModel
     from tuplet.truth.calibration.fit import LearnedCalibration
-    from tuplet.truth.new_entities.learn import EntityRows, ScoreRows
+    from tuplet.truth.new_entities.learn import KnownGraph, ScoreRows
 
 
 FEWEST = 600  # facts to learn from, of which half can be hidden
@@ -41,11 +43,40 @@ _MOST_LEARNING = 0.75  # share of the time after which a calibration is learned,
 _MOST = 2.0  # log odds that new facts move a prediction at most
 
 
-class StaleRows(NamedTuple):
-    """Rows of older entities that got facts about new ones: entity and view (2r from head to tail, 2r + 1 back)."""
+@dataclass(frozen=True)
+class EntityRows:
+    """Rows (entity, view), by entity. A view is a relation in one direction: 2r from head to tail, or 2r + 1 back."""
 
-    entity: NDArray[np.int64]
-    view: NDArray[np.int64]
+    entity: NDArray[np.int64]  # [rows]
+    view: NDArray[np.int64]  # [rows]
+    walked: NDArray[np.bool_]  # [rows] whether the network computes it, which takes long
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    @property
+    def walks(self) -> int:
+        """How many rows the network computes."""
+        return int(np.count_nonzero(self.walked))
+
+    def where(self, keep: NDArray[np.bool_] | slice) -> EntityRows:
+        """Some of them."""
+        return EntityRows(self.entity[keep], self.view[keep], self.walked[keep])
+
+    def portions(self, most: int) -> Iterator[EntityRows]:
+        """Rows of whole entities, about so many walks at a time.
+
+        >>> rows = EntityRows(np.array([7, 7, 2, 2, 5]), np.arange(5), np.array([True, True, True, False, True]))
+        >>> [part.view.tolist() for part in rows.portions(3)]
+        [[0, 1, 2, 3], [4]]
+        """
+        ends = np.flatnonzero(np.diff(self.entity, append=-1)) + 1
+        walks = np.cumsum(self.walked)[ends - 1]
+        at = 0
+        while at < len(ends):
+            start, before = (int(ends[at - 1]), int(walks[at - 1])) if at else (0, 0)
+            at = max(at + 1, int(np.searchsorted(walks, before + most, side="right")))
+            yield self.where(slice(start, int(ends[at - 1])))
 
 
 def known_facts(store: StoreFiles) -> EdgeColumns:
@@ -91,13 +122,13 @@ def first_unmet(store: StoreFiles) -> int:
     return first_new(store) + store.meta.new.met
 
 
-def stale_rows(store: StoreFiles, facts: EdgeColumns | None = None) -> StaleRows:
-    """The rows around new entities that do not know of them, in order of their entities."""
-    none = np.zeros(0, dtype=np.int64)
+def stale_rows(store: StoreFiles, facts: EdgeColumns | None = None) -> EntityRows:
+    """The rows of older entities with facts about new ones that do not know of these, in order of their entities."""
     since, views = first_unmet(store), 2 * len(store.graph.relations)
     all_met = since >= len(store.graph.entities) and not store.meta.new.later
     if all_met or store.meta.no_newcomers is not None:
-        return StaleRows(none, none)
+        none = np.zeros(0, dtype=np.int64)
+        return EntityRows(none, none, none > 0)
     facts = facts or known_facts(store)
     heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts)
     near = np.concatenate([heads, tails])
@@ -107,7 +138,7 @@ def stale_rows(store: StoreFiles, facts: EdgeColumns | None = None) -> StaleRows
     all_of_them = np.isin(code, rows)
     total = np.bincount(np.searchsorted(rows, code[all_of_them]), minlength=len(rows))
     rows = rows[new >= LEAST * total]
-    return StaleRows(rows // views, rows % views)
+    return EntityRows(rows // views, rows % views, rows >= 0)
 
 
 def describe(store: StoreFiles) -> dict[str, Any]:
@@ -119,7 +150,7 @@ def describe(store: StoreFiles) -> dict[str, Any]:
     if (why := never(store) or new.why) is not None:
         return {"new_entities": about | {"why": why}}
     stale = stale_rows(store)
-    about["stale"] = {"entities": len(np.unique(stale.entity)), "rows": len(stale.entity)}
+    about["stale"] = {"entities": len(np.unique(stale.entity)), "rows": len(stale)}
     if new.calibration is not None:
         about["calibration"] = {"made": new.calibration["made"], "reliability": new.calibration["reliability"]}
     return {"new_entities": about}
@@ -194,13 +225,7 @@ def predict_waiting(
     learned = work.learn(network, digest)
     if learned is None:
         return PredictionReport(waiting=len(new.ids), why=work.store.meta.new.why), work.store
-    if ray is None:
-        return work.predict(network, learned), work.store
-    from tuplet.truth.new_entities.learn import on_cluster
-
-    older = facts_before(known_facts(work.store), first_new(work.store))
-    with on_cluster(ray, model, older, first_new(work.store)) as cluster:
-        return work.predict(network, learned, *cluster), work.store
+    return work.predict(network, learned, ray), work.store
 
 
 def with_predictions(
@@ -288,17 +313,23 @@ class _Work:
             self.store = now.note(replace(now.meta, new=new), newcomers=write)
             return found.learned
 
-    def predict(
-        self, network: AnyGraphModel, learned: LearnedCalibration, score: ScoreRows | None = None, workers: int = 1
-    ) -> PredictionReport:
-        """Rows of the entities that wait, put in from time to time until the time is up; `score` by so many workers."""
-        from tuplet.truth.new_entities.learn import KnownGraph
+    def predict(self, network: AnyGraphModel, learned: LearnedCalibration, ray: str | None = None) -> PredictionReport:
+        """Rows of the entities that wait, put in from time to time until the time is up."""
+        from tuplet.truth.new_entities.learn import KnownGraph, on_cluster
 
-        new, facts, report = self.store.meta.new, known_facts(self.store), PredictionReport()
-        waiting, made = new.ids, (new.calibration or {}).get("made", {})
+        made = (self.store.meta.new.calibration or {}).get("made", {})
         if self.left() < made.get("ready", 0.0):  # not even the first row could begin
-            return self.waiting_on(report)
-        scene = KnownGraph.from_edges(*sizes_of(self.store), facts, network)
+            return self.waiting_on(PredictionReport())
+        scene = KnownGraph.from_edges(*sizes_of(self.store), known_facts(self.store), network)
+        with nullcontext((scene.score, 1)) if ray is None else on_cluster(ray, scene) as (score, workers):
+            return self.waiting_on(self._predict_rows(scene, learned, score, workers))
+
+    def _predict_rows(
+        self, scene: KnownGraph, learned: LearnedCalibration, score: ScoreRows, workers: int
+    ) -> PredictionReport:
+        """The same by so many workers."""
+        waiting, report = self.store.meta.new.ids, PredictionReport()
+        made = (self.store.meta.new.calibration or {}).get("made", {})
         rows = scene.rows(waiting)
         walked = rows.where(rows.walked)
         ends = np.searchsorted(walked.entity, waiting, side="right")  # rows come by entity, as those that wait do
@@ -314,12 +345,12 @@ class _Work:
             def tell(count: int, start: int = start) -> None:
                 self.progress("predict", start + count, len(walked), "rows of new entities")
 
-            scored = (score or KnownGraph.score)(scene, some, tell)
+            scored = score(some, tell)
             predicted = Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored))
-            put = self.put(facts, waiting[at:upto], predicted.reaching(self.store.meta.threshold))
+            put = self.put(scene.edges, waiting[at:upto], predicted.reaching(self.store.meta.threshold))
             report = report.then(replace(put, rows=some.walks))
             self.seconds, self.rows, at = self.seconds + time.monotonic() - began, self.rows + some.walks, upto
-        return self.waiting_on(report)
+        return report
 
     def reach(self, ends: NDArray[np.int64], at: int, most: int) -> int:
         """How far the next portion goes: entities whose rows, which end at `ends`, fit into the time that is left."""
@@ -339,7 +370,8 @@ class _Work:
                 done = done[~np.isin(done, _differing_ends(facts, known_facts(now)))]
             mine = predicted.where(np.isin(predicted.heads, done) | np.isin(predicted.tails, done))
             # what was predicted about them before, and no longer is, goes
-            everything = Predictions.join([mine, _without_truth(now, done)])
+            before = _list_predictions(now, product(done.tolist(), range(2 * now.table.relations)))
+            everything = Predictions.join([mine, before._replace(prediction=np.zeros_like(before.prediction))])
             self.store = with_truth(now, everything, now.meta.new.without(done.tolist()))
         return PredictionReport(entities=len(done), facts=len(mine.heads))
 
@@ -375,20 +407,6 @@ def _differing_ends(before: EdgeColumns, after: EdgeColumns) -> NDArray[np.integ
     return np.array([end for head, _, tail in old ^ new for end in (head, tail)], dtype=np.int64)
 
 
-def _without_truth(store: StoreFiles, entities: NDArray[np.integer]) -> Predictions:
-    """All predictions about some entities, at 0."""
-    found = [
-        (end, relation, entity) if inverse else (entity, relation, end)
-        for entity in entities.tolist()
-        for relation in range(store.table.relations)
-        for inverse in (False, True)
-        for row in [store.table.row(entity, relation, inverse)]
-        for end in row.ids[~row.observed].tolist()
-    ]
-    heads, relation, tails = np.array(found, dtype=np.int32).reshape(-1, 3).T
-    return Predictions.from_columns(heads, relation, tails, np.zeros(len(found)))
-
-
 def sizes_of(store: StoreFiles) -> tuple[int, int]:
     """How many entities and relations there are."""
     return len(store.graph.entities), len(store.graph.relations)
@@ -415,10 +433,7 @@ def update(
     new = store.meta.new
     if report.why is not None or learned is None or (new.met == met and not new.later):
         return report, store
-    from tuplet.truth.new_entities.learn import EntityRows
-
-    found, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
-    rows = EntityRows(found.entity, found.view, np.ones(len(found.entity), dtype=bool))
+    rows, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
     if len(rows) and not _fits(store, len(rows), until, progress):
         return replace(report, stale_rows=len(rows)), store
     moved = _move_stale(store, rows, learned, model, until, progress) if len(rows) else _nothing()
@@ -470,7 +485,9 @@ def _move_stale(
             edges = candidates_of(scored, scored.predictions())
             numbers = edge_numbers(len(store.graph.entities), scored.edges)
             logits.append((numbers, learned.logit(scene.known, edges, later=True).double().numpy()))
-        parts.append(_shift(_list_predictions(store, some), len(store.graph.entities), logits))
+        listed = _list_predictions(store, zip(some.entity.tolist(), some.view.tolist(), strict=True))
+        older = listed.where((listed.heads < first_new(store)) & (listed.tails < first_new(store)))
+        parts.append(_shift(older, len(store.graph.entities), logits))
         done += len(some)
     return Predictions.join(parts)  # an edge may lie in two stale rows
 
@@ -480,19 +497,16 @@ def _nothing() -> Predictions:
     return Predictions(none, none, none, none.astype(np.float32))
 
 
-def _list_predictions(store: StoreFiles, rows: EntityRows) -> Predictions:
-    """The predictions that a store lists in some rows, those about new entities aside."""
-    heads, relation, tails, truth = [], [], [], []
-    for entity, view in zip(rows.entity.tolist(), rows.view.tolist(), strict=True):
+def _list_predictions(store: StoreFiles, rows: Iterable[tuple[int, int]]) -> Predictions:
+    """The predictions that a store lists in some rows, each an entity and a view."""
+    found = [_nothing()]
+    for entity, view in rows:
         row = store.table.row(entity, view // 2, bool(view % 2))
-        kept = ~row.observed & (row.ids < first_new(store))
-        ends, own = row.ids[kept], np.full(np.count_nonzero(kept), entity, dtype=np.int32)
-        heads.append(ends if view % 2 else own)
-        tails.append(own if view % 2 else ends)
-        relation.append(np.full_like(own, view // 2))
-        truth.append(row.truth[kept])
-    columns = [np.concatenate(column) for column in (heads, relation, tails)]
-    return Predictions.from_columns(columns[0], columns[1], columns[2], np.concatenate(truth))
+        ends, truth = row.ids[~row.observed], row.truth[~row.observed]
+        own, relation = np.full_like(ends, entity), np.full_like(ends, view // 2)
+        heads, tails = (ends, own) if view % 2 else (own, ends)
+        found.append(Predictions(heads, relation, tails, truth))
+    return Predictions.join(found)
 
 
 def _shift(
