@@ -1,7 +1,7 @@
-"""Work on a Ray cluster: an executor whose workers are Ray actors, and folders that are sent to them.
+"""Work on a Ray cluster: an executor whose workers are Ray actors, and folders and values that are sent to them.
 
-Every node needs tuplet; stores, graphs and models are fetched by their content (`shipping`). A worker that dies is
-started again, on another node if need be, and what it was doing is done again.
+Every node needs tuplet; stores, graphs and models are fetched by their content. A worker that dies is started again, on
+another node if need be, and its work is done again.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import hashlib
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from logging import ERROR
 from pathlib import Path
@@ -71,49 +71,10 @@ def digest_of(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def pack(folder: PathLike, node: str, put: Callable[[bytes], Any]) -> Shipment:
-    """A shipment of a folder; `put` hands over one piece and returns what it is fetched by."""
-    root = Path(os.path.realpath(folder))
-    if not root.is_dir():
-        raise BadInput(f"{folder} is not a folder, so it cannot be sent to other machines")
-    with system_errors(folder):
-        files = tuple(
-            (path.relative_to(root).as_posix(), tuple(put(piece) for piece in _pieces(path)))
-            for path in content_files(root)
-        )
-        return Shipment(digest_of(root), str(root), node, files)
-
-
-def unpack(shipment: Shipment, node: str, get: Callable[[Any], bytes]) -> str:
-    """The path of the folder on this machine; it is fetched unless it comes from here or was fetched before."""
-    if node == shipment.node:
-        return shipment.origin
-    target = cache_folder() / shipment.digest
-    if target.is_dir():
-        return str(target)
-    with locked(target, _PATIENCE):
-        if not target.is_dir():
-            fresh = target.with_name(f".{shipment.digest}.fetching")
-            remove(fresh)
-            with system_errors(target):
-                for name, pieces in shipment.files:
-                    path = fresh / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    with path.open("wb") as stream:
-                        for piece in pieces:
-                            stream.write(get(piece))
-                if digest_of(fresh) != shipment.digest:
-                    remove(fresh)
-                    raise CorruptStore(f"{shipment.origin} changed while it was sent to other machines")
-                rename(fresh, target)
-    return str(target)
-
-
 def cache_folder() -> Path:
     """Where fetched folders are kept: $TUPLET_CACHE, else a folder of the user's cache."""
-    given = os.environ.get(CACHE)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") if not given else Path(given)
-    folder = (home if given else home / "tuplet") / "folders"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(os.environ.get(CACHE) or home / "tuplet") / "folders"
     try:
         make_folder(folder)
     except OSError:  # a machine without a home that may be written to
@@ -122,37 +83,24 @@ def cache_folder() -> Path:
     return folder
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
-        while piece := stream.read(PIECE):
-            yield piece
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 TRIES = 3  # times that work is begun again after its worker died: what kills every worker ends in an error
 
 
 class RayWorker:
-    """What runs in an actor: calls of functions that keep their own state in the process."""
+    """An actor that calls functions; these keep their own state in its process."""
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """The result of the function."""
         return function(*arguments)
 
-    def node(self) -> str:
-        """The node this worker runs on."""
-        return _node(import_module("ray"))
-
 
 class RayExecutor(ThreadPoolExecutor):
     """A pool of actors spread over a cluster; a thread here waits for each of them."""
 
-    def __init__(self, address: str, workers: int | None = None, gpu: bool = False) -> None:
-        """Connect to the cluster (`auto`, host:port, ray://…); by default a worker for each of its processors.
-
-        With `gpu` there is a worker for each GPU instead.
-        """
+    def __init__(self, address: str, gpu: bool = False) -> None:
+        """Connect to the cluster (`auto`, host:port, ray://…), with a worker for each processor, or for each GPU."""
         try:
             ray: Any = import_module("ray")
         except ImportError:
@@ -166,7 +114,7 @@ class RayExecutor(ThreadPoolExecutor):
         there = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 0))
         if gpu and not there:
             raise BadInput(f"the Ray cluster at {address!r} has no GPU")
-        count = workers or max(1, there)
+        count = max(1, there)
         needed = {"num_cpus": 1, "num_gpus": 1} if gpu else {"num_cpus": 1}
         again = {"max_restarts": -1, "max_task_retries": TRIES}
         actor = ray.remote(**needed, **again, scheduling_strategy="SPREAD")(RayWorker)
@@ -174,7 +122,7 @@ class RayExecutor(ThreadPoolExecutor):
         self.idle: SimpleQueue[Any] = SimpleQueue()
         for worker in self.actors:
             self.idle.put(worker)
-        self.shipments: dict[str, Shipment] = {}
+        self.shipments: dict[Path, Shipment] = {}
         super().__init__(count)
 
     def submit(self, function: Callable[P, T], /, *arguments: P.args, **_: P.kwargs) -> Future[T]:
@@ -183,18 +131,23 @@ class RayExecutor(ThreadPoolExecutor):
 
     def ship(self, folder: PathLike) -> Shipment:
         """A folder that workers find by `fetch_folder`, wherever they are."""
-        name = str(folder)
-        if name not in self.shipments:
-            self.shipments[name] = pack(folder, _node(self.ray), self.ray.put)
-        return self.shipments[name]
+        root = Path(os.path.realpath(folder))
+        if root in self.shipments:
+            return self.shipments[root]
+        if not root.is_dir():
+            raise BadInput(f"{folder} is not a folder, so it cannot be sent to other machines")
+        files = []
+        with system_errors(folder):
+            for path in content_files(root):
+                with path.open("rb") as stream:
+                    pieces = tuple(map(self.ray.put, iter(partial(stream.read, PIECE), b"")))
+                files.append((path.relative_to(root).as_posix(), pieces))
+            self.shipments[root] = Shipment(digest_of(root), str(root), _node(self.ray), tuple(files))
+        return self.shipments[root]
 
     def share(self, value: object) -> Shared:
         """A value that workers find by `fetch_value`."""
         return Shared(self.ray.put(value))
-
-    def nodes(self) -> set[str]:
-        """The nodes that have a worker."""
-        return set(self.ray.get([worker.node.remote() for worker in self.actors]))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the actors and leave the cluster."""
@@ -224,11 +177,30 @@ def ship(pool: Executor | None, folder: PathLike) -> Folder:
 
 
 def fetch_folder(folder: Folder) -> str:
-    """The path of a folder in a worker."""
+    """The path of a folder in a worker; it is fetched unless it comes from this machine or was fetched before."""
     if isinstance(folder, str):
         return folder
     ray: Any = import_module("ray")
-    return unpack(folder, _node(ray), ray.get)
+    if _node(ray) == folder.node:
+        return folder.origin
+    target = cache_folder() / folder.digest
+    if target.is_dir():
+        return str(target)
+    with locked(target, _PATIENCE), system_errors(target):
+        if not target.is_dir():
+            fresh = target.with_name(f".{folder.digest}.fetching")
+            remove(fresh)
+            for name, pieces in folder.files:
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("wb") as stream:
+                    for piece in pieces:
+                        stream.write(ray.get(piece))
+            if digest_of(fresh) != folder.digest:
+                remove(fresh)
+                raise CorruptStore(f"{folder.origin} changed while it was sent to other machines")
+            rename(fresh, target)
+    return str(target)
 
 
 @lru_cache(maxsize=1)
