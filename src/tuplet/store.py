@@ -432,16 +432,16 @@ class Store:
         takes for nodes. They are added to the values that are there; with `replace` they take their place.
         """
         from tuplet.truth.edit import add_facts
-        from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
 
-        refuse_wrong(seconds, model, new_entities, ray)
+        predict.refuse_wrong(seconds, model, new_entities, ray)
         given = (_facts(facts), new_entities, timeout, self._held(), _values(attributes), replace)
         report, files = add_facts(self._editable(), *given)
         self._take_edit(files)
         if new_entities:
             with shown(progress) as told:
-                report, files = with_predictions(report, files, seconds, told, timeout, model, ray)
-            self._take_edit(files)
+                work = predict.PredictionWork(files, seconds, told, timeout, model, ray)
+                report = work.follow(report)
+            self._take_edit(work.store)
         return report
 
     def remove(self, facts: Any = (), timeout: float = PATIENCE, attributes: Any = None) -> EditReport:
@@ -469,11 +469,11 @@ class Store:
 
         It takes `seconds` at most, if given; what is left then waits on. `model` and `ray` as in `add`.
         """
-        from tuplet.truth.new_entities.predict import update
-
         with shown(progress) as told:
-            report, files = update(self._editable(), seconds, told, timeout, self._held(), model, ray)
-        self._take_edit(files)
+            files = newest(self._editable(), self._held())
+            work = predict.PredictionWork(files, seconds, told, timeout, model, ray)
+            report = work.update()
+        self._take_edit(work.store)
         return report
 
     def compact(self, timeout: float = PATIENCE) -> bool:

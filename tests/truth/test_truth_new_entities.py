@@ -24,7 +24,7 @@ from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.edges import Predictions
 from tuplet.truth.new_entities import learn, predict
 from tuplet.truth.new_entities.predict import facts_met, known_facts, stale_rows
-from tuplet.truth.store_folder import StoreFiles
+from tuplet.truth.store_folder import StoreFiles, graph_sizes
 
 PEOPLE, TOWNS = 120, 8
 
@@ -188,12 +188,12 @@ def test_who_changes_the_facts_meanwhile_is_heard(store: Store, network: Path) -
     files = StoreFiles.open(store.path)
     waiting, known = files.meta.new.ids, known_facts(files)
     store.add([("yan", "knows", "p2")])
-    scene = learn.KnownGraph.from_edges(*predict.sizes_of(files), known, predict.network_of(network)[0])
+    scene = learn.KnownGraph.from_edges(*graph_sizes(files.graph), known, predict.network_of(network)[0])
     learned = files.load_newcomers()
     assert learned is not None
     scored = scene.score(scene.rows(waiting), lambda _: None)
     found = Predictions(*scored.edges, scene.truth(learned, scored)).reaching(files.meta.threshold)
-    work = predict._Work(files, np.inf, silent, 60)
+    work = predict.PredictionWork(files, None, silent, 60)
     report, after = work.put(known, waiting, found), work.store
     assert report.entities == 1
     assert [after.graph.entities.name(number) for number in after.meta.new.ids] == ["yan"]
@@ -323,7 +323,7 @@ def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_row
     files = StoreFiles.open(store.path)
     began = time.monotonic()
     known = known_facts(files)
-    learn.learn(*predict.sizes_of(files), known, predict.network_of(network)[0], limit=5000)
+    learn.learn(*graph_sizes(files.graph), known, predict.network_of(network)[0], limit=5000)
     assert began + 5000 <= ends[0] <= time.monotonic() + 5000
     store.add(NEW, new_entities=True, seconds=0, model=network)
     files = StoreFiles.open(store.path)
@@ -332,7 +332,7 @@ def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_row
     monkeypatch.setattr(learn.KnownGraph, "from_edges", None)  # whoever made one would see
     learned = files.load_newcomers()
     assert learned is not None
-    report = predict._Work(files, ready / 2, silent, 60).predict(network, learned)  # type: ignore[arg-type]
+    report = predict.PredictionWork(files, ready / 2, silent, 60).predict(network, learned)  # type: ignore[arg-type]
     assert (report.rows, report.waiting) == (0, 1)
 
 
@@ -340,7 +340,7 @@ def test_rows_around_new_entities_are_not_begun_without_time_for_all(
     store: Store, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.add(NEW, new_entities=True, model=network)
-    monkeypatch.setattr(predict, "_move_stale", None)  # whoever began would see
+    monkeypatch.setattr(predict.PredictionWork, "_move_stale", None)  # whoever began would see
     said: list[str] = []
     done = store.update(seconds=1e-6, model=network, progress=lambda *told: said.append(told[-1]))
     assert done.stale_rows > 0

@@ -106,7 +106,7 @@ def run_edit(arguments: argparse.Namespace) -> Any:
     from tuplet.read.read import read
     from tuplet.read.text import read_values
     from tuplet.truth.edit import add_facts, remove_facts
-    from tuplet.truth.new_entities.predict import refuse_wrong, with_predictions
+    from tuplet.truth.new_entities.predict import PredictionWork, refuse_wrong
     from tuplet.truth.store_folder import due, read_store
 
     read_store(arguments.store)  # a wrong store is said before the facts are read
@@ -125,9 +125,9 @@ def run_edit(arguments: argparse.Namespace) -> Any:
         report, store = add_facts(arguments.store, facts, *edit)
         if arguments.new_entities:
             with shown(not arguments.quiet) as told:
-                report, store = with_predictions(
-                    report, store, arguments.seconds, told, _patience(arguments), arguments.model, arguments.ray
-                )
+                how = (arguments.seconds, told, _patience(arguments), arguments.model, arguments.ray)
+                work = PredictionWork(store, *how)
+                report, store = work.follow(report), work.store
     else:
         report, store = remove_facts(arguments.store, facts, _patience(arguments), attributes=values)
     done = report.as_dict()
@@ -141,13 +141,14 @@ def run_edit(arguments: argparse.Namespace) -> Any:
 
 def run_update(arguments: argparse.Namespace) -> Any:
     """`tuplet update`."""
-    from tuplet.truth.new_entities.predict import update
+    from tuplet.truth.new_entities.predict import PredictionWork
 
     with shown(not arguments.quiet) as told:
-        settings = {"model": arguments.model, "ray": arguments.ray}
-        report, store = update(arguments.store, arguments.seconds, told, _patience(arguments), **settings)
+        how = (arguments.seconds, told, _patience(arguments), arguments.model, arguments.ray)
+        work = PredictionWork(StoreFiles.open(arguments.store), *how)
+        report = work.update()
     if arguments.json:
-        return asdict(report) | {"generation": generation(store)}
+        return asdict(report) | {"generation": generation(work.store)}
     return lines({key: value for key, value in asdict(report).items() if value}) or "nothing waits"
 
 

@@ -23,6 +23,7 @@ from tuplet.truth.store_folder import PATIENCE, StoreFiles, writing
 from tuplet.truth.store_meta import StoreChanges, StoreMeta
 
 Fact = tuple[str, str, str]
+Ints = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -105,29 +106,24 @@ def entity_names(values: Iterable[NamedValue]) -> Iterator[str]:
             yield from (value.subject[0], value.subject[2])
 
 
-class Resolver:
-    """Subjects by id, in a store to which facts are being added."""
-
-    def __init__(self, graph: KnowledgeGraph, entities: Mapping[str, int], more: EdgeStates | None = None) -> None:
-        self._graph, self._entities, self._more = graph, entities, more
-
-    def subject(self, value: NamedValue) -> Subject:
-        """The subject of a value; a fact must be a stated one."""
-        if isinstance(value.subject, str):
-            return Subject(value.attribute, -1, self._entities[value.subject])
-        head, name, tail = value.subject
-        relation = self._graph.relations.find(name)
-        if relation < 0:
-            raise UnknownName("relation", name, self._graph.relations.suggest(name))
-        edge = [np.array([i], np.int32) for i in (relation, self._entities[head], self._entities[tail])]
-        given = self._more is not None and self._more.find(*edge)[0] >= 0
-        if not given and self._graph.adjacency.find_many(edge[1], edge[0], edge[2])[0] < 0:
-            raise BadInput(f"{name}({head}, {tail}) is not stated: only stated facts have attributes")
-        return Subject(value.attribute, relation, self._entities[head] * FACTS + self._entities[tail])
+def _find_subject(
+    value: NamedValue, graph: KnowledgeGraph, ids: Mapping[str, int], more: EdgeStates | None = None
+) -> Subject:
+    """The subject of a value; a fact must be stated, or be among `more` that are being added."""
+    if isinstance(value.subject, str):
+        return Subject(value.attribute, -1, ids[value.subject])
+    head, name, tail = value.subject
+    relation = graph.relations.find(name)
+    if relation < 0:
+        raise UnknownName("relation", name, graph.relations.suggest(name))
+    edge = [np.array([i], np.int32) for i in (relation, ids[head], ids[tail])]
+    given = more is not None and more.find(*edge)[0] >= 0
+    if not given and graph.adjacency.find_many(edge[1], edge[0], edge[2])[0] < 0:
+        raise BadInput(f"{name}({head}, {tail}) is not stated: only stated facts have attributes")
+    return Subject(value.attribute, relation, ids[head] * FACTS + ids[tail])
 
 
-@dataclass(frozen=True)
-class ValueChanges:
+class _ValueChanges(NamedTuple):
     """The attributes that change, and in how many values."""
 
     states: AttributeStates
@@ -136,12 +132,14 @@ class ValueChanges:
     not_found: int = 0
 
 
-def add_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resolver, instead: bool) -> ValueChanges:
+def _add_values(graph: KnowledgeGraph, asked: _Change, more: EdgeStates, instead: bool) -> _ValueChanges:
     """Add values to those that are there; `instead` of those that are there if so asked."""
     given: dict[Subject, list[StoredValue]] = {}
-    for value in values:
+    for value in asked.values:
         assert value.value is not None
-        given.setdefault(resolver.subject(value), []).append(StoredValue.from_plain(value.value, value.tag))
+        given.setdefault(_find_subject(value, graph, asked.ids, more), []).append(
+            StoredValue.from_plain(value.value, value.tag)
+        )
     states, added, removed = {}, 0, 0
     for subject, new in given.items():
         old = values_now(graph.attributes, subject)
@@ -150,17 +148,17 @@ def add_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resolv
         if before != after:
             states[subject] = now
             added, removed = added + len(after - before), removed + len(before - after)
-    return ValueChanges(AttributeStates(states), added, removed)
+    return _ValueChanges(AttributeStates(states), added, removed)
 
 
-def remove_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Resolver) -> ValueChanges:
+def _remove_values(graph: KnowledgeGraph, asked: _Change) -> _ValueChanges:
     """Remove single values, or all of an attribute."""
     states: dict[Subject, tuple[StoredValue, ...]] = {}
     removed = not_found = 0
-    for value in values:
+    for value in asked.values:
         if value.attribute not in graph.attributes.names:
             raise UnknownName("attribute", value.attribute, nearest(value.attribute, graph.attributes.names))
-        subject = resolver.subject(value)
+        subject = _find_subject(value, graph, asked.ids)
         old = states.get(subject, values_now(graph.attributes, subject))
         if value.value is None:
             now: tuple[StoredValue, ...] = ()
@@ -171,10 +169,10 @@ def remove_values(graph: KnowledgeGraph, values: list[NamedValue], resolver: Res
         removed, not_found = removed + len(old) - len(now), not_found + (len(old) == len(now))
         if len(now) < len(old):
             states[subject] = now
-    return ValueChanges(AttributeStates(states), 0, removed, not_found)
+    return _ValueChanges(AttributeStates(states), 0, removed, not_found)
 
 
-def drop_values(graph: KnowledgeGraph, gone: EdgeStates) -> AttributeStates:
+def _drop_values(graph: KnowledgeGraph, gone: EdgeStates) -> AttributeStates:
     """A fact that is gone has no attributes any more."""
     states: dict[Subject, tuple[StoredValue, ...]] = {}
     relations = set(np.unique(gone.relation).tolist())
@@ -237,24 +235,21 @@ def add_facts(
     with writing(path, timeout, held) as store:
         graph = store.graph
         values = named_values(facts if isinstance(facts, KnowledgeGraph) else None) + named_values(attributes)
-        names = _NamedFacts.from_facts(facts).naming(entity_names(values))
-        entities, fresh = _entities(graph.entities, names, new_entities)
-        given = _resolve(graph, names, entities)
+        given = _resolve(graph, facts, values, new_entities)
         if not graph.weighted and (given.truth < 1).any():
             raise BadInput(
                 f"{store.path} is not weighted: a fact there is true, it has no truth of {given.truth.min():g}"
             )
-        now = states_of(store, given.relation, given.heads, given.tails)
+        now = states_of(store, *given.edges)
         updated = now.observed & (now.truth != given.truth)
         changed = ~now.observed | updated
-        known = dict(zip(names.entities, entities.tolist(), strict=True))
-        more = add_values(graph, values, Resolver(graph, known, now), replace_values)
+        more = _add_values(graph, given, now, replace_values)
         report = EditReport(
             added=int((~now.observed).sum()),
             already=int((~changed).sum()),
             updated=int(updated.sum()),
             duplicates=given.duplicates,
-            new_entities=tuple(fresh),
+            new_entities=tuple(given.fresh),
             values_added=more.added,
             values_removed=more.removed,
         )
@@ -271,8 +266,8 @@ def add_facts(
         listed = int((now.truth[changed] > 0).sum())
         meta = _count_changes(store, report, states.edges - listed, states)
         if not store.table.double and (states.truth != states.truth.astype(np.float32)).any():
-            return report, _changed_in_double(store, states, fresh, meta, more.states)
-        return report, store.apply_changes(states, fresh, meta, more.states)
+            return report, _changed_in_double(store, states, given.fresh, meta, more.states)
+        return report, store.apply_changes(states, given.fresh, meta, more.states)
 
 
 def remove_facts(
@@ -287,11 +282,8 @@ def remove_facts(
     A fact that is gone loses its attributes. `attributes` says which values are removed beside that.
     """
     with writing(path, timeout, held) as store:
-        values = named_values(attributes, removing=True)
-        names = _NamedFacts.from_facts(facts).naming(entity_names(values))
-        entities, _ = _entities(store.graph.entities, names, None)
-        given = _resolve(store.graph, names, entities)
-        now = states_of(store, given.relation, given.heads, given.tails)
+        given = _resolve(store.graph, facts, named_values(attributes, removing=True), None)
+        now = states_of(store, *given.edges)
         gone = now.take(now.observed)
         states = gone._replace(
             truth=gone.prediction.astype(np.float64),
@@ -300,9 +292,8 @@ def remove_facts(
             split=np.zeros_like(gone.split),
         )
         shown = int((states.truth > 0).sum())
-        known = dict(zip(names.entities, entities.tolist(), strict=True))
-        less = remove_values(store.graph, values, Resolver(store.graph, known))
-        attribute_states = less.states.then(drop_values(store.graph, gone))
+        less = _remove_values(store.graph, given)
+        attribute_states = less.states.then(_drop_values(store.graph, gone))
         report = EditReport(
             removed=states.edges,
             shown_as_predicted=None if store.on_demand else shown,
@@ -316,9 +307,7 @@ def remove_facts(
         return report, store.apply_changes(states, (), meta, attribute_states)
 
 
-def states_of(
-    store: StoreFiles, relation: NDArray[np.int32], heads: NDArray[np.int32], tails: NDArray[np.int32]
-) -> EdgeStates:
+def states_of(store: StoreFiles, relation: Ints, heads: Ints, tails: Ints) -> EdgeStates:
     """What distinct edges are now; they come in order."""
     graph, table = store.graph, store.table
     truth, observed = table.lookup(heads, relation, tails)
@@ -358,18 +347,13 @@ class NewEntity(UnknownName):
         self.args = (self.message,)
 
 
-@dataclass(frozen=True)
-class _NamedFacts:
+class _NamedFacts(NamedTuple):
     """Facts by name, each distinct name once."""
 
     entities: list[str]
     relations: list[str]
     edges: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]  # numbers into the two lists
     truth: Floats
-
-    def naming(self, others: Iterable[str]) -> _NamedFacts:
-        """The same facts, with further names of entities behind those that they name."""
-        return replace(self, entities=list(dict.fromkeys([*self.entities, *others])))
 
     @staticmethod
     def from_facts(facts: Triples) -> _NamedFacts:
@@ -407,12 +391,12 @@ def _not_a_fact(number: int, fact: object) -> BadInput:
     return BadInput(f"fact {number}: expected (head, relation, tail), perhaps with a truth, not {fact!r}")
 
 
-def _entities(vocabulary: Vocabulary, names: _NamedFacts, grow: bool | None) -> tuple[NDArray[np.int64], list[str]]:
+def _entities(vocabulary: Vocabulary, names: list[str], grow: bool | None) -> tuple[NDArray[np.int64], list[str]]:
     """Ids of the entity names, and the names that got a new id; None: nothing would let them have one."""
-    ids = _find_ids(vocabulary, names.entities)
+    ids = _find_ids(vocabulary, names)
     fresh: list[str] = []
     for place in np.flatnonzero(ids < 0).tolist():
-        name = names.entities[place]
+        name = names[place]
         if grow is None:
             raise UnknownName("entity", name, vocabulary.suggest(name), "is not in the store")
         if not grow:
@@ -444,31 +428,37 @@ def _find_ids(vocabulary: Vocabulary, names: list[str]) -> NDArray[np.int64]:
     return np.array([vocabulary.find(name) for name in names], dtype=np.int64)
 
 
-class _Given(NamedTuple):
-    """Distinct facts by id, in order of (relation, head, tail)."""
+class _Change(NamedTuple):
+    """A change as it was asked for, by id."""
 
-    relation: NDArray[np.int32]
-    heads: NDArray[np.int32]
-    tails: NDArray[np.int32]
+    edges: tuple[Ints, Ints, Ints]  # relation, heads and tails of distinct facts, in this order
     truth: NDArray[np.float64]
-    duplicates: int  # were given again; the last truth counts
+    duplicates: int  # facts that were given again; the last truth counts
+    values: list[NamedValue]
+    ids: Mapping[str, int]  # of the entities
+    fresh: list[str]  # entities that are new
 
 
-def _resolve(graph: KnowledgeGraph, names: _NamedFacts, entity_ids: NDArray[np.int64]) -> _Given:
-    relation_ids = np.zeros(len(names.relations), dtype=np.int32)
-    for i, name in enumerate(names.relations):
+def _resolve(graph: KnowledgeGraph, facts: Triples, values: list[NamedValue], grow: bool | None) -> _Change:
+    """Facts and values by id; `grow` as in `_entities`."""
+    given = _NamedFacts.from_facts(facts)
+    names = list(dict.fromkeys([*given.entities, *entity_names(values)]))
+    entity_ids, fresh = _entities(graph.entities, names, grow)
+    relation_ids = np.zeros(len(given.relations), dtype=np.int32)
+    for i, name in enumerate(given.relations):
         relation_ids[i] = graph.relations.find(name)
         if relation_ids[i] < 0:
             raise UnknownName("relation", name, graph.relations.suggest(name))
     ids = entity_ids.astype(np.int32)
-    relation, heads, tails = relation_ids[names.edges[1]], ids[names.edges[0]], ids[names.edges[2]]
+    relation, heads, tails = relation_ids[given.edges[1]], ids[given.edges[0]], ids[given.edges[2]]
     order = np.lexsort((tails, heads, relation))
     columns = [column[order] for column in (relation, heads, tails)]
     last = np.ones(len(order), dtype=bool)
     last[:-1] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     relation, heads, tails = (column[last] for column in columns)
-    truth = names.truth[order[last]].astype(np.float64)
-    return _Given(relation, heads, tails, truth, len(order) - len(truth))
+    truth = given.truth[order[last]].astype(np.float64)
+    known = dict(zip(names, entity_ids.tolist(), strict=True))
+    return _Change((relation, heads, tails), truth, len(order) - len(truth), values, known, fresh)
 
 
 def _changed_in_double(

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Predictors: TypeAlias = "PathLike | LinkPredictor | Sequence[PathLike | LinkPredictor]"  # one, or several
-Reporter: TypeAlias = Callable[[KnowledgeGraph, TruthTable], StoreReport]
+# What a report says beside the sizes of the table and its candidates: of the graph and the table as they were written.
+Reporter: TypeAlias = Callable[[KnowledgeGraph, TruthTable], dict[str, Any]]
 
 # The edges that a calibration counts are those the predictor learned from, whatever is observed when asking: so valid
 # and test edges stay unseen until they are used to fit (valid) or to report (valid or test).
@@ -77,7 +78,7 @@ class Facts:
                 Option("table", None),
                 "; only a weighted graph needs none",
             )
-        return _Draft(graph, splits).content(0.0, None, _plain_report(splits))
+        return _Draft(graph, splits).content(0.0, None, _measured(splits))
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Given:
                 return writer.finish(meta)
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
-            report = _plain_report(splits)(graph, table)
+            report = StoreReport(**table.sizes(), **_measured(splits)(graph, table))
             return StoreMeta(graph.hash, splits, table.threshold, table=str(self.file), report=report)
 
         return StoreContent(agreeing, table, meta)
@@ -224,11 +225,7 @@ class Predicted:
         told |= missing_rows([scores])
         if why:
             return _Draft(graph, splits, about, told).bound(scores, self.threshold, why)
-
-        def report(graph: KnowledgeGraph, table: TruthTable) -> StoreReport:
-            return replace(_plain_report(splits, as_if_unknown=True)(graph, table), candidates=told)
-
-        edges = scores.predictions().reaching(least)
+        edges, report = scores.predictions().reaching(least), _measured(splits, as_if_unknown=True)
         return _Draft(graph, splits, about, told).content(least, edges, report, rule.as_dict(), [scores])
 
     def _later(
@@ -479,16 +476,15 @@ def _not_learned(reason: str, calibration: str | None) -> str:
 # --- stores and their reports ----------------------------------------------------------------------------------------
 
 
-def _plain_report(observed: Sequence[str], as_if_unknown: bool = False) -> Reporter:
-    """Sizes and reliability of a table whose calibration did not learn from valid edges."""
+def _measured(observed: Sequence[str], as_if_unknown: bool = False) -> Reporter:
+    """The reliability of a table on held-out facts, if there are any that its calibration did not learn from."""
 
-    def report(graph: KnowledgeGraph, table: TruthTable) -> StoreReport:
-        sizes = StoreReport(**table.sizes())
+    def report(graph: KnowledgeGraph, table: TruthTable) -> dict[str, Any]:
         found = table_reliability(graph, table, observed, as_if_unknown)
         if found is None:
-            return sizes
+            return {}
         listed = round(int(found.facts.sum()) / graph.split_edges[found.split], 6)
-        return replace(sizes, reliability=found.as_dict(), held_out_listed=listed)
+        return {"reliability": found.as_dict(), "held_out_listed": listed}
 
     return report
 
@@ -516,7 +512,8 @@ class _Draft:
 
         def meta(graph: KnowledgeGraph, made: TruthTable) -> StoreMeta:
             about = (self.observed, least, calibration, self.models, self.table)
-            return StoreMeta(graph.hash, *about, report=report(graph, made))
+            found = StoreReport(**made.sizes(), candidates=self.candidates, **report(graph, made))
+            return StoreMeta(graph.hash, *about, report=found)
 
         may_miss = ScoredEdges.may_miss_together(scores, len(self.graph.relations), least)
         table = table_writer(self.graph, self.observed, edges, least, may_miss)
@@ -540,17 +537,12 @@ class _Draft:
         asked = (self.graph, scores[0], self.observed, least)
         found = calibrate.calibrate(*asked, progress=progress, later=several[1:], until=until)
 
-        def report(graph: KnowledgeGraph, made: TruthTable) -> StoreReport:
+        def report(graph: KnowledgeGraph, made: TruthTable) -> dict[str, Any]:
             """The diagrams count all candidates; those below the threshold are not listed."""
             splits, sizes = found.after.split.split(" and "), graph.split_edges
             listed = sum(int(np.count_nonzero(calibrate.mark_split(graph, split, found.edges[:3]))) for split in splits)
-            return StoreReport(
-                **made.sizes(),
-                reliability=found.after.as_dict(),
-                reliability_before=found.before.as_dict(),
-                held_out_listed=round(listed / sum(sizes[split] for split in splits), 6),
-                candidates=self.candidates,
-            )
+            measured = {"reliability": found.after.as_dict(), "reliability_before": found.before.as_dict()}
+            return measured | {"held_out_listed": round(listed / sum(sizes[split] for split in splits), 6)}
 
         return self.content(least, found.edges, report, found.as_dict(), several, found.fit.learned.arrays())
 
@@ -575,18 +567,14 @@ class _Draft:
         if why is not None and found.facts:
             why += "; no truth is above what they bear out"
 
-        def report(graph: KnowledgeGraph, table: TruthTable) -> StoreReport:
+        def report(graph: KnowledgeGraph, table: TruthTable) -> dict[str, Any]:
             """The reliability is that of test edges where they are not observed, else that of the hidden facts."""
-            sizes = StoreReport(**table.sizes(), candidates=self.candidates, not_learned=why)
             if not found.facts:
-                return sizes
-            after, listed = found.after, None
-            if graph.split_edges["test"] and "test" not in self.observed:
-                measured = table_reliability(graph, table, (*self.observed, "valid"))
-                if measured is not None:
-                    after, listed = measured, round(int(measured.facts.sum()) / graph.split_edges["test"], 6)
-            before = found.before.as_dict()
-            return replace(sizes, reliability=after.as_dict(), reliability_before=before, held_out_listed=listed)
+                return {"not_learned": why}
+            measured = {"reliability": found.after.as_dict(), "reliability_before": found.before.as_dict()}
+            unseen = graph.split_edges["test"] and "test" not in self.observed
+            tested = _measured((*self.observed, "valid"))(graph, table) if unseen else {}
+            return {"not_learned": why} | measured | tested
 
         arrays = None if found.learned is None else found.learned.arrays()
         return self.content(least, found.edges, report, found.as_dict(), scores, arrays)

@@ -156,7 +156,10 @@ def plan(
     complex (rank 200, 100 negatives, 40 epochs)
     """
     limit = 60 * minutes
-    plans = [_count_seconds(rung, sizes, speed, limit) for rung in ladder(sizes, speed, predictors)]
+    plans = []
+    for rung in ladder(sizes, speed, predictors):
+        models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
+        plans.append(BuildPlan(models, index_seconds(rung, sizes, speed), limit, sizes.times, speed.on_gpu))
     fitting = [number for number, one in enumerate(plans) if one.seconds <= limit * (1 - RESERVE)]
     chosen = fitting[-1] if fitting else 0
     return replace(plans[chosen], more=_more(plans, chosen, bool(fitting)))
@@ -182,11 +185,6 @@ def _together(kinds: Sequence[Sequence[TrainConfig]]) -> list[tuple[TrainConfig,
     return [tuple(kind[min(number, len(kind) - 1)] for kind in kinds) for number in range(max(map(len, kinds)))]
 
 
-def is_sampled(sizes: GraphSizes) -> bool:
-    """Whether there are so many entities that a step had better draw some."""
-    return sizes.entities > SAMPLED_FROM * (2 * SAMPLED_BATCH + NEGATIVES)
-
-
 def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainConfig]:
     """One predictor, each time with more work."""
     if model == "paths":
@@ -195,7 +193,8 @@ def rungs(model: str, sizes: GraphSizes, speed: MachineSpeed) -> Iterator[TrainC
             yield replace(base, steps=max(LEAST_STEPS, round(passes * sizes.half_links / base.batch)))
         return
     base = replace(PRESETS["small"], model=model) if sizes.facts < SMALL else choose_settings(sizes.facts, model)
-    if is_sampled(sizes) and not speed.on_gpu:
+    # with so many entities a step had better draw some
+    if sizes.entities > SAMPLED_FROM * (2 * SAMPLED_BATCH + NEGATIVES) and not speed.on_gpu:
         base = replace(base, batch=SAMPLED_BATCH, negatives=NEGATIVES)
     for rank, epochs in ((50, 10), (50, 20), (100, 20), (100, 40), (200, 20), (200, 40)):
         if rank <= base.rank:
@@ -209,11 +208,6 @@ def worth_timing(model: str, sizes: GraphSizes, minutes: float, cores: int) -> b
     speed = MachineSpeed(products=FAST * cores, messages=FAST_MESSAGES * cores)
     least = next(rungs(model, sizes, speed))
     return training_seconds(least, sizes, speed) + index_seconds([least], sizes, speed) < 60 * minutes
-
-
-def _count_seconds(rung: tuple[TrainConfig, ...], sizes: GraphSizes, speed: MachineSpeed, limit: float) -> BuildPlan:
-    models = tuple(PlannedModel(config, training_seconds(config, sizes, speed)) for config in rung)
-    return BuildPlan(models, index_seconds(rung, sizes, speed), limit, sizes.times, speed.on_gpu)
 
 
 def training_seconds(config: TrainConfig, sizes: GraphSizes, speed: MachineSpeed) -> float:
@@ -629,21 +623,26 @@ class TimeGiven:
         return None if self.minutes is None else self.began + 60 * self.minutes - time.monotonic()
 
 
-def _read_plan(plan: KeptChoice, work: RowWork, left: float | None) -> dict[str, Any]:
-    """What was planned before; nothing if no relation is finished, or if there is no time for it any more."""
-    before = plan.read() if any(plan.file.parent.glob("*/*.npz")) else {}
-    return {} if before and left is not None and work.least_seconds(before["parts"]) > left else before
+def _plan_rows(
+    work: RowWork, kept: KeptChoice, given: TimeGiven, report: Report, times: int | None = None
+) -> tuple[int, RowLimit | None]:
+    """How many times rows are computed, as often as there is time for unless it is given, and how many of them.
 
-
-def _limit(
-    plan: KeptChoice, before: Mapping[str, Any], work: RowWork, parts: int, left: float | None, minutes: float | None
-) -> RowLimit | None:
-    """The rows there is time for: as many as were planned before, if the build goes on."""
-    limit = work.limit(parts, left, minutes)
-    if before:
-        return None if limit is None else replace(limit, rows=int(before["rows"]))
-    plan.write({"parts": parts, "rows": limit and limit.rows})
-    return limit
+    A build that goes on keeps to what was planned before, unless there is no time for that any more.
+    """
+    left = given.left()
+    before = kept.read() if any(kept.file.parent.glob("*/*.npz")) else {}
+    if before and left is not None and work.least_seconds(before["parts"]) > left:
+        before = {}
+    if times is None:
+        times = int(before["parts"]) if before else work.parts(ROWS_SECONDS if left is None else SHARE * left)
+    limit = work.limit(times, left, given.minutes)
+    if not before:
+        kept.write({"parts": times, "rows": limit and limit.rows})
+    elif limit is not None:
+        limit = replace(limit, rows=int(before["rows"]))
+    report("plan", 0, 0, work.sentence(times, limit))
+    return times, limit
 
 
 def recipe_in_turn(
@@ -655,14 +654,10 @@ def recipe_in_turn(
     if len(facts[0]) > 2:  # two are hidden at least
         whole = TrainingEdges({"train": facts}, len(graph.entities), len(graph.relations))
         network: Any = load_for(whole, model, device)  # which suits all of them, so that parts do not choose another
-        work, left = RowWork.from_network(network, whole), given.left()
         about = {"graph": graph.hash, "model": name, "minutes": given.minutes, "device": device, "seed": seed}
-        before = _read_plan(plan := KeptChoice(folder / ROWS_PLAN, about), work, left)
-        times = int(before["parts"]) if before else work.parts(ROWS_SECONDS if left is None else SHARE * left)
-        parts = hide_twice(facts, seed, times)
-        limit = _limit(plan, before, work, len(parts), left, given.minutes)
-        report("plan", 0, 0, work.sentence(len(parts), limit))
-        for part in parts:
+        plan = KeptChoice(folder / ROWS_PLAN, about)
+        times, limit = _plan_rows(RowWork.from_network(network, whole), plan, given, report)
+        for part in hide_twice(facts, seed, times):
             known = TrainingEdges({"train": part.known}, len(graph.entities), len(graph.relations))
             hold_outs.append(HoldOut(part, {kind_of(network): network.on(known)}, name))
     return HeldOut(hold_outs, (model_meta(model, graph, False),), limit=limit, **choices)
@@ -673,11 +668,10 @@ def recipe_at_once(
 ) -> Predicted:
     """What the network says while the valid edges are hidden, and at the end of each window of the newest facts."""
     model = find_model_folder(PACKAGED)
-    work, times = RowWork.from_network(load(model, device), TrainingEdges.from_graph(graph)), 1 + windows
+    work = RowWork.from_network(load(model, device), TrainingEdges.from_graph(graph))
     about = {"graph": graph.hash, "model": describe(model)["sha256"], "minutes": given.minutes, "device": device}
-    plan, left = KeptChoice(folder / ROWS_PLAN, about | {"windows": windows}), given.left()
-    limit = _limit(plan, _read_plan(plan, work, left), work, times, left, given.minutes)
-    report("plan", 0, 0, work.sentence(times, limit))
+    plan = KeptChoice(folder / ROWS_PLAN, about | {"windows": windows})
+    _, limit = _plan_rows(work, plan, given, report, 1 + windows)
     return Predicted(model, device=device, later=[[model]] * windows, limit=limit, **choices)
 
 

@@ -25,7 +25,7 @@ from tuplet.predict.config import PACKAGED
 from tuplet.progress import Report, counted, duration, silent
 from tuplet.truth.edges import HIGHEST_PREDICTION, EdgeColumns, Predictions, edge_numbers, observed_facts
 from tuplet.truth.edit import EditReport, states_of
-from tuplet.truth.store_folder import PATIENCE, StoreFiles, arrays_writer, newest, writing
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, arrays_writer, graph_sizes, writing
 from tuplet.truth.store_meta import NewEntities
 
 if TYPE_CHECKING:
@@ -199,53 +199,6 @@ def refuse_wrong(
         network_of(model)
 
 
-def predict_waiting(
-    path: str | os.PathLike[str],
-    seconds: float | None = None,
-    progress: Report = silent,
-    timeout: float = PATIENCE,
-    held: StoreFiles | None = None,
-    model: str | os.PathLike[str] = PACKAGED,
-    again: bool = False,
-    ray: str | None = None,
-) -> tuple[PredictionReport, StoreFiles]:
-    """Predict facts about the new entities that wait for it; returns what was done, and the store after it.
-
-    It takes about `seconds` at most (None: as long as it needs): an entity gets all its rows or waits on. The first
-    time a calibration is learned and kept in the store, and once more if there was little time for it and there is more
-    now; if nothing could be learned, it is tried `again` only if asked for. Nobody is kept waiting: the store is locked
-    only when finished entities are put in. Rows are computed on the cluster at `ray`, if given.
-    """
-    work = _Work(newest(path, held), np.inf if seconds is None else seconds, progress, timeout)
-    new = work.store.meta.new
-    why = never(work.store) or (None if again else new.why)
-    if why is not None or not new.ids:
-        return PredictionReport(waiting=len(new.ids), why=why), work.store
-    network, digest = network_for(work.store, model)
-    learned = work.learn(network, digest)
-    if learned is None:
-        return PredictionReport(waiting=len(new.ids), why=work.store.meta.new.why), work.store
-    return work.predict(network, learned, ray), work.store
-
-
-def with_predictions(
-    edit: EditReport,
-    store: StoreFiles,
-    seconds: float | None,
-    progress: Report,
-    timeout: float,
-    model: str | os.PathLike[str] = PACKAGED,
-    ray: str | None = None,
-) -> tuple[EditReport, StoreFiles]:
-    """The report of an edit together with what was predicted about new entities after it, and the store then."""
-    if seconds == 0:
-        why = never(store) or store.meta.new.why
-        return replace(edit, waiting=len(store.meta.new.ids), why=why), store
-    limit = SECONDS if seconds is None else seconds
-    found, store = predict_waiting(store.path, limit, progress, timeout, store, model, ray=ray)
-    return replace(edit, predicted=found.facts, waiting=found.waiting, why=found.why), store
-
-
 def network_of(model: str | os.PathLike[str]) -> tuple[AnyGraphModel, str]:
     """The network that needs no training, and the hash of its weights."""
     from tuplet.predict.model_folder import describe, load
@@ -268,21 +221,69 @@ def network_for(store: StoreFiles, model: str | os.PathLike[str]) -> tuple[AnyGr
 
 
 @dataclass
-class _Work:
-    """Predictions about what waits in a store, made within a time; `store` is the state after each step."""
+class PredictionWork:
+    """Predictions about the new entities of a store, made within a time; `store` is the state after each step.
+
+    An entity gets all its rows or waits on. The first time a calibration is learned and kept in the store, and again if
+    there was little time for it and there is more now. Nobody is kept waiting: the store is locked only when finished
+    entities are put in.
+    """
 
     store: StoreFiles
-    limit: float  # seconds
-    progress: Report
-    timeout: float
+    seconds: float | None = None  # that it takes at most, about; None: as long as it needs
+    progress: Report = silent
+    timeout: float = PATIENCE  # seconds that a change waits for another one to end
+    model: str | os.PathLike[str] = PACKAGED
+    ray: str | None = None  # the cluster that computes rows of new entities
 
     def __post_init__(self) -> None:
-        self.began = time.monotonic()
-        self.seconds, self.rows = 0.0, 0  # spent on rows, and how many these were
+        self.began, self.limit = time.monotonic(), np.inf if self.seconds is None else self.seconds
+        self.on_rows, self.rows = 0.0, 0  # seconds spent on rows, and how many these were
 
     def left(self) -> float:
         """Seconds."""
         return self.limit - (time.monotonic() - self.began)
+
+    def follow(self, edit: EditReport) -> EditReport:
+        """The report of an edit, with what is predicted about new entities after it."""
+        if self.seconds == 0:
+            why = never(self.store) or self.store.meta.new.why
+            return replace(edit, waiting=len(self.store.meta.new.ids), why=why)
+        self.limit = SECONDS if self.seconds is None else self.seconds
+        found = self.predict_waiting()
+        return replace(edit, predicted=found.facts, waiting=found.waiting, why=found.why)
+
+    def update(self) -> PredictionReport:
+        """Predict what waits, then bring the rows around new entities up to date."""
+        refuse_wrong(self.seconds, self.model)
+        report = self.predict_waiting(again=True)
+        learned, facts, new = self.store.load_newcomers(), known_facts(self.store), self.store.meta.new
+        met = len(self.store.graph.entities) - first_new(self.store)
+        if report.why is not None or learned is None or (new.met == met and not new.later):
+            return report
+        rows, moved = stale_rows(self.store, facts), None
+        if not len(rows):
+            moved = _nothing()
+        elif self._is_time_for(len(rows)):
+            moved = self._move_stale(rows, facts, learned)
+        if moved is None:
+            return replace(report, stale_rows=len(rows))
+        with writing(self.store.path, self.timeout, self.store) as now:
+            later = tuple(fact for fact in now.meta.new.later if fact not in set(new.later))
+            self.store = with_truth(now, moved, replace(now.meta.new, met=met, later=later))
+        return replace(report, rows=report.rows + len(rows), moved=len(moved.heads))
+
+    def predict_waiting(self, again: bool = False) -> PredictionReport:
+        """Predict facts about what waits; if nothing could be learned before, it is tried `again` only if asked for."""
+        new = self.store.meta.new
+        why = never(self.store) or (None if again else new.why)
+        if why is not None or not new.ids:
+            return PredictionReport(waiting=len(new.ids), why=why)
+        network, digest = network_for(self.store, self.model)
+        learned = self.learn(network, digest)
+        if learned is None:
+            return PredictionReport(waiting=len(new.ids), why=self.store.meta.new.why)
+        return self.predict(network, learned)
 
     def learn(self, network: AnyGraphModel, digest: str) -> LearnedCalibration | None:
         """The calibration of new entities: that of the store, or a new one that it keeps; None if there can be none."""
@@ -299,7 +300,7 @@ class _Work:
         what = "learning how far predictions about new entities can be trusted"
         once = "with more time than before" if before else "once for a store"
         self.progress("learn", 0, 0, f"{what} ({once}): rows of about {duration(min(enough, most))}")
-        found = learn(*sizes_of(self.store), known_facts(self.store), network, enough, most, self.progress)
+        found = learn(*graph_sizes(self.store.graph), known_facts(self.store), network, enough, most, self.progress)
         if before is not None and not isinstance(found, EntityCalibration):
             return before
         if found is None:  # in so short a time
@@ -313,15 +314,15 @@ class _Work:
             self.store = now.note(replace(now.meta, new=new), newcomers=write)
             return found.learned
 
-    def predict(self, network: AnyGraphModel, learned: LearnedCalibration, ray: str | None = None) -> PredictionReport:
+    def predict(self, network: AnyGraphModel, learned: LearnedCalibration) -> PredictionReport:
         """Rows of the entities that wait, put in from time to time until the time is up."""
         from tuplet.truth.new_entities.learn import KnownGraph, on_cluster
 
         made = (self.store.meta.new.calibration or {}).get("made", {})
         if self.left() < made.get("ready", 0.0):  # not even the first row could begin
             return self.waiting_on(PredictionReport())
-        scene = KnownGraph.from_edges(*sizes_of(self.store), known_facts(self.store), network)
-        with nullcontext((scene.score, 1)) if ray is None else on_cluster(ray, scene) as (score, workers):
+        scene = KnownGraph.from_edges(*graph_sizes(self.store.graph), known_facts(self.store), network)
+        with nullcontext((scene.score, 1)) if self.ray is None else on_cluster(self.ray, scene) as (score, workers):
             return self.waiting_on(self._predict_rows(scene, learned, score, workers))
 
     def _predict_rows(
@@ -349,7 +350,7 @@ class _Work:
             predicted = Predictions(scored.heads, scored.relation, scored.tails, scene.truth(learned, scored))
             put = self.put(scene.edges, waiting[at:upto], predicted.reaching(self.store.meta.threshold))
             report = report.then(replace(put, rows=some.walks))
-            self.seconds, self.rows, at = self.seconds + time.monotonic() - began, self.rows + some.walks, upto
+            self.on_rows, self.rows, at = self.on_rows + time.monotonic() - began, self.rows + some.walks, upto
         return report
 
     def reach(self, ends: NDArray[np.int64], at: int, most: int) -> int:
@@ -357,7 +358,7 @@ class _Work:
         left, start = self.left(), int(ends[at - 1]) if at else 0
         if not self.rows:  # the first one tells how long a row takes
             return at + 1 if left > 0 else at
-        fits = left * self.rows / max(self.seconds, 1e-9)
+        fits = left * self.rows / max(self.on_rows, 1e-9)
         if ends[at] - start > fits:
             return at
         return max(at + 1, int(np.searchsorted(ends, start + min(most, fits), side="right")))
@@ -383,6 +384,45 @@ class _Work:
             self.progress("predict", 0, 0, note)
         return replace(report, waiting=left)
 
+    def _is_time_for(self, rows: int) -> bool:
+        """Whether so many rows can be judged twice in time, as far as is known; they move all at once or not at all."""
+        made = (self.store.meta.new.calibration or {}).get("made", {})
+        if not made.get("rows"):
+            return True
+        expected = 2 * (made.get("ready", 0.0) + rows * made["seconds"] / made["rows"])
+        fits = bool(expected <= self.left())
+        tell = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
+        self.progress("update", 0, 0, tell if fits else f"{tell}, which is more than there is; they stay as they are")
+        return fits
+
+    def _move_stale(self, rows: EntityRows, facts: EdgeColumns, learned: LearnedCalibration) -> Predictions | None:
+        """The predictions of stale rows as they are with the new facts; None if the time was up."""
+        from tuplet.truth.calibration.calibrate import candidates_of
+        from tuplet.truth.new_entities.learn import KnownGraph
+
+        store, network = self.store, network_for(self.store, self.model)[0]
+        sizes, first = graph_sizes(store.graph), first_new(store)
+        scenes = [KnownGraph.from_edges(*sizes, edges, network) for edges in (facts_met(store, facts), facts)]
+        parts, done = [_nothing()], 0
+        for some in rows.portions(scenes[0].portion()):
+            logits = []
+            for number, scene in enumerate(scenes):
+
+                def tell(count: int, before: int = done * 2 + number * len(some)) -> None:
+                    note = "rows around new entities, without and with them"
+                    self.progress("update", before + count, 2 * len(rows), note)
+
+                if self.left() < 0:
+                    return None
+                scored = scene.score(some, tell)
+                edges = candidates_of(scored, scored.predictions())
+                logit = learned.logit(scene.known, edges, later=True).double().numpy()
+                logits.append((edge_numbers(sizes[0], scored.edges), logit))
+            listed = _list_predictions(store, zip(some.entity.tolist(), some.view.tolist(), strict=True))
+            parts.append(_shift(listed.where((listed.heads < first) & (listed.tails < first)), sizes[0], logits))
+            done += len(some)
+        return Predictions.join(parts)  # an edge may lie in two stale rows
+
 
 def with_truth(store: StoreFiles, predicted: Predictions, new: NewEntities) -> StoreFiles:
     """The next generation of a store, in which edges that are no facts have this truth, none below the threshold.
@@ -405,91 +445,6 @@ def _differing_ends(before: EdgeColumns, after: EdgeColumns) -> NDArray[np.integ
     """The ends of facts that came or went."""
     old, new = ({*zip(*(side.tolist() for side in edges), strict=True)} for edges in (before, after))
     return np.array([end for head, _, tail in old ^ new for end in (head, tail)], dtype=np.int64)
-
-
-def sizes_of(store: StoreFiles) -> tuple[int, int]:
-    """How many entities and relations there are."""
-    return len(store.graph.entities), len(store.graph.relations)
-
-
-def update(
-    path: str | os.PathLike[str],
-    seconds: float | None = None,
-    progress: Report = silent,
-    timeout: float = PATIENCE,
-    held: StoreFiles | None = None,
-    model: str | os.PathLike[str] = PACKAGED,
-    ray: str | None = None,
-) -> tuple[PredictionReport, StoreFiles]:
-    """Predict what waits, then bring the rows around new entities up to date; what was done, and the store then.
-
-    On the cluster at `ray`, if given, what waits is predicted; the rows around new entities are computed here.
-    """
-    refuse_wrong(seconds, model)
-    began = time.monotonic()
-    report, store = predict_waiting(path, seconds, progress, timeout, held, model, again=True, ray=ray)
-    learned, facts = store.load_newcomers(), known_facts(store)
-    met = len(store.graph.entities) - first_new(store)
-    new = store.meta.new
-    if report.why is not None or learned is None or (new.met == met and not new.later):
-        return report, store
-    rows, until = stale_rows(store, facts), np.inf if seconds is None else began + seconds
-    if len(rows) and not _fits(store, len(rows), until, progress):
-        return replace(report, stale_rows=len(rows)), store
-    moved = _move_stale(store, rows, learned, model, until, progress) if len(rows) else _nothing()
-    if moved is None:
-        return replace(report, stale_rows=len(rows)), store
-    with writing(path, timeout, store) as now:
-        later = tuple(fact for fact in now.meta.new.later if fact not in set(new.later))
-        after = with_truth(now, moved, replace(now.meta.new, met=met, later=later))
-    return replace(report, rows=report.rows + len(rows), moved=len(moved.heads)), after
-
-
-def _fits(store: StoreFiles, rows: int, until: float, progress: Report) -> bool:
-    """Whether so many rows can be judged twice in time, as far as is known; they move all at once or not at all."""
-    made = (store.meta.new.calibration or {}).get("made", {})
-    if not made.get("rows"):
-        return True
-    expected = 2 * (made.get("ready", 0.0) + rows * made["seconds"] / made["rows"])
-    fits = bool(time.monotonic() + expected <= until)
-    tell = f"{counted(rows, 'row')} around new entities, without and with them: about {duration(expected)}"
-    progress("update", 0, 0, tell if fits else f"{tell}, which is more than there is; they stay as they are")
-    return fits
-
-
-def _move_stale(
-    store: StoreFiles,
-    rows: EntityRows,
-    learned: LearnedCalibration,
-    model: str | os.PathLike[str],
-    until: float,
-    progress: Report,
-) -> Predictions | None:
-    """The predictions of stale rows as they are with the new facts; None if the time was up."""
-    from tuplet.truth.calibration.calibrate import candidates_of
-    from tuplet.truth.new_entities.learn import KnownGraph
-
-    facts, network = known_facts(store), network_for(store, model)[0]
-    scenes = [KnownGraph.from_edges(*sizes_of(store), edges, network) for edges in (facts_met(store, facts), facts)]
-    parts, done = [_nothing()], 0
-    for some in rows.portions(scenes[0].portion()):
-        logits = []
-        for number, scene in enumerate(scenes):
-
-            def tell(count: int, before: int = done * 2 + number * len(some)) -> None:
-                progress("update", before + count, 2 * len(rows), "rows around new entities, without and with them")
-
-            if time.monotonic() > until:
-                return None
-            scored = scene.score(some, tell)
-            edges = candidates_of(scored, scored.predictions())
-            numbers = edge_numbers(len(store.graph.entities), scored.edges)
-            logits.append((numbers, learned.logit(scene.known, edges, later=True).double().numpy()))
-        listed = _list_predictions(store, zip(some.entity.tolist(), some.view.tolist(), strict=True))
-        older = listed.where((listed.heads < first_new(store)) & (listed.tails < first_new(store)))
-        parts.append(_shift(older, len(store.graph.entities), logits))
-        done += len(some)
-    return Predictions.join(parts)  # an edge may lie in two stale rows
 
 
 def _nothing() -> Predictions:
