@@ -25,7 +25,7 @@ from tuplet.graph.versions import AttributeStates, StoredValue, Subject, unite_v
 from tuplet.read.facts import AttributeBatch, FactColumns
 from tuplet.read.read import read
 from tuplet.truth import store_folder
-from tuplet.truth.store_folder import StoreFiles, compact, verify_store, write_graph, write_merged
+from tuplet.truth.store_folder import StoreFiles, compact, verify_store, write_graph
 
 BORN = datetime.date(1990, 5, 1)
 
@@ -253,7 +253,7 @@ def test_a_compaction_during_which_values_change(path: Path) -> None:
     store.add(attributes=[("ann", "age", 33), ("bob", "age", 34)])
     work = path.parent / "work"
     work.mkdir()
-    hashes = {"graph": write_graph(work / "graph", older.graph), "table": write_merged(work / "table", older.table)}
+    hashes = {"graph": write_graph(work / "graph", older.graph), "table": older.table.save(work / "table")}
     with store_folder.writing(path) as now:
         assert now.switch_to_merged(work, hashes, older)
     assert verify(path / StoreFiles.open(path).folders["graph"])

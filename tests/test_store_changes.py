@@ -19,10 +19,9 @@ from tuplet.files import locked
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.config import TrainConfig
 from tuplet.read.read import read
-from tuplet.truth.delta import Delta
 from tuplet.truth.edit import add_facts
 from tuplet.truth.on_demand import TruthOnDemand
-from tuplet.truth.store_folder import ENOUGH, StoreFiles, compact, compact_behind
+from tuplet.truth.store_folder import ENOUGH, Delta, StoreFiles, compact, compact_behind
 
 QUICK = TrainConfig(rank=8, epochs=3, batch=50, evaluate_every=0)
 PEOPLE = [f"p{i:02}" for i in range(24)]

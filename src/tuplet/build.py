@@ -359,6 +359,7 @@ class Trained(Timed):
             ModelRequest(MINUTES if self.minutes is None else self.minutes, names)  # refuses wrong ones early
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
+        from tuplet.predict.base import TrainingEdges
         from tuplet.truth.calibration.calibrate import PARTS
         from tuplet.truth.recipes import HeldOut, model_meta
         from tuplet.truth.trained import (
@@ -380,7 +381,8 @@ class Trained(Timed):
             minutes = MINUTES if self.minutes is None else self.minutes
             models = run.train_planned(ModelRequest(minutes, names, given, again=_windows(graph)))
         else:
-            models = run.train_single(_settings(self.config, self.settings, graph))
+            run.train(TrainingEdges.from_graph(graph), run.folder, _settings(self.config, self.settings, graph))
+            models = [run.folder]
         in_turn, windows, ready = self.hold_out.in_turn(graph), self.hold_out.windows(graph), list[Path]()
         if free and self.predictors is None:
             times = PARTS if in_turn else 1 + windows

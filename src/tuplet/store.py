@@ -42,7 +42,7 @@ from tuplet.query.source import Source
 from tuplet.settings import keywords
 from tuplet.truth.guarantees import Guarantees
 from tuplet.truth.new_entities import predict
-from tuplet.truth.store_folder import PATIENCE, StoreFiles, generation, is_store, newest, verify_model, verify_store
+from tuplet.truth.store_folder import PATIENCE, StoreFiles, generation, is_store, verify_model, verify_store
 from tuplet.truth.store_meta import StoreMeta
 
 if TYPE_CHECKING:
@@ -470,7 +470,7 @@ class Store:
         It takes `seconds` at most, if given; what is left then waits on. `model` and `ray` as in `add`.
         """
         with shown(progress) as told:
-            files = newest(self._editable(), self._held())
+            files = StoreFiles.open(self._editable(), self._held())
             work = predict.PredictionWork(files, seconds, told, timeout, model, ray)
             report = work.update()
         self._take_edit(work.store)
@@ -492,7 +492,7 @@ class Store:
     def _take(self, files: StoreFiles) -> bool:
         """Be the newest generation from now on, read over one that is open; False if it is the one at hand."""
         with self._turn:  # or a thread that has read the folder before others would go back to what it saw then
-            files = newest(files.path, files)
+            files = StoreFiles.open(files.path, files)
             held = self._opened().files
             if held is not None and (held.generation, held.hash) == (files.generation, files.hash):
                 return False
@@ -523,7 +523,7 @@ class Store:
         """The newest generation as a store of its own, beside this one, which stays as it is; None if this is it."""
         source, _, files, *_ = self._opened()
         if files is not None:
-            found = newest(files.path, files)
+            found = StoreFiles.open(files.path, files)
             return None if found is files else Store.from_files(found)
         fresh = None if self.path is None else open_store(self.path, source.splits)
         return None if fresh is None or fresh.hash == source.graph.hash else fresh

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from repeatable import examples
 from tuplet.errors import CorruptStore
+from tuplet.graph.arrays import write_directory
 from tuplet.truth.guarantees import Guarantees, ShapeScores, fewest
 
 
@@ -89,5 +90,6 @@ def test_scores_are_kept_as_they_are(tmp_path: Path) -> None:
     for shape in found.shapes:
         assert np.array_equal(again.shapes[shape].scores, found.shapes[shape].scores)
         assert np.array_equal(again.shapes[shape].shares, found.shapes[shape].shares)
+    write_directory(tmp_path / "none", "guarantees", {"ends": np.zeros(1)}, {"shapes": [], "about": {}})
     with pytest.raises(CorruptStore, match="not the scores of held-out queries"):
-        Guarantees.read({"ends": np.zeros(1)}, {"shapes": [], "about": {}}, "here")
+        Guarantees.open(tmp_path, {"guarantees": "none"})

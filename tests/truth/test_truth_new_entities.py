@@ -189,7 +189,7 @@ def test_who_changes_the_facts_meanwhile_is_heard(store: Store, network: Path) -
     waiting, known = files.meta.new.ids, known_facts(files)
     store.add([("yan", "knows", "p2")])
     scene = learn.KnownGraph.from_edges(*graph_sizes(files.graph), known, predict.network_of(network)[0])
-    learned = files.load_newcomers()
+    learned = files.load_calibration("newcomers")
     assert learned is not None
     scored = scene.score(scene.rows(waiting), lambda _: None)
     found = Predictions(*scored.edges, scene.truth(learned, scored)).reaching(files.meta.threshold)
@@ -330,7 +330,7 @@ def test_the_time_for_new_entities_holds_for_trees_and_for_what_comes_before_row
     ready = files.meta.new.calibration["made"]["ready"] if files.meta.new.calibration else 0.0
     assert ready > 0
     monkeypatch.setattr(learn.KnownGraph, "from_edges", None)  # whoever made one would see
-    learned = files.load_newcomers()
+    learned = files.load_calibration("newcomers")
     assert learned is not None
     report = predict.PredictionWork(files, ready / 2, silent, 60).predict(network, learned)  # type: ignore[arg-type]
     assert (report.rows, report.waiting) == (0, 1)

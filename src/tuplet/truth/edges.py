@@ -50,7 +50,6 @@ class FactEdges(NamedTuple):
     source: Sources
 
     def where(self, keep: Bools) -> FactEdges:
-        """Some of the facts."""
         return FactEdges(self.heads[keep], self.relation[keep], self.tails[keep], self.truth[keep], self.source[keep])
 
 
@@ -74,11 +73,9 @@ class Predictions(NamedTuple):
         return Predictions(h, r, t, np.asarray(prediction, dtype=np.float32))
 
     def reaching(self, threshold: float) -> Predictions:
-        """Those whose prediction reaches the threshold."""
         return self.where(self.prediction >= threshold)
 
     def where(self, keep: Bools) -> Predictions:
-        """Some of them."""
         return Predictions(self.heads[keep], self.relation[keep], self.tails[keep], self.prediction[keep])
 
     @staticmethod
@@ -96,7 +93,6 @@ class Predictions(NamedTuple):
         return Predictions.from_columns(heads[kept], relation[kept], tails[kept], prediction[kept])
 
     def hash(self) -> str:
-        """Content hash of the four columns."""
         digest = hashlib.sha256()
         for column in self:
             digest.update(np.ascontiguousarray(column).view(np.uint8).data)
@@ -209,7 +205,6 @@ class SearchCheck:
         return {"searched": np.array(astuple(self))} if self.rows else {}
 
     def as_dict(self) -> dict[str, Any]:
-        """For the store."""
         return {
             "rows": self.rows,
             "edges": self.edges,
@@ -247,7 +242,6 @@ class ScoredEdges:
 
     @property
     def edges(self) -> EdgeColumns:
-        """Heads, relations and tails."""
         return self.heads, self.relation, self.tails
 
     def may_miss(self, relations: int, least: float) -> Floats | None:

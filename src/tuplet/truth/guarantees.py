@@ -86,7 +86,6 @@ class Guarantees:
         return Guarantees({one.shape: one for one in shapes}, about)
 
     def family(self, family: str) -> list[ShapeScores]:
-        """The shapes of a family."""
         return [one for one in self.shapes.values() if one.family == family]
 
     @staticmethod
@@ -95,7 +94,16 @@ class Guarantees:
         if PART not in folders:
             return None
         opened = open_directory(path / folders[PART], PART)
-        return Guarantees.read(opened.arrays, opened.meta, str(path / folders[PART]))
+        try:
+            ends, scores, shares = (np.asarray(opened.arrays[name]) for name in ("ends", "scores", "shares"))
+            spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+            shapes = [
+                ShapeScores(**one, scores=scores[span], shares=shares[span])
+                for one, span in zip(opened.meta["shapes"], spans, strict=True)
+            ]
+            return Guarantees.from_shapes(shapes, opened.meta["about"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptStore(f"{path / folders[PART]}: not the scores of held-out queries: {error}") from None
 
     def save(self, folder: Path) -> str:
         """Write a folder of the store; returns its content hash."""
@@ -107,20 +115,6 @@ class Guarantees:
         }
         named = [{key: getattr(one, key) for key in ("shape", "family", "name", "queries")} for one in held]
         return write_directory(folder, PART, arrays, {"shapes": named, "about": dict(self.about)})
-
-    @staticmethod
-    def read(arrays: Mapping[str, NDArray[Any]], words: Mapping[str, Any], where: str) -> Guarantees:
-        """What `save` wrote."""
-        try:
-            ends, scores, shares = (np.asarray(arrays[name]) for name in ("ends", "scores", "shares"))
-            spans = [slice(int(a), int(b)) for a, b in pairwise(ends)]
-            shapes = [
-                ShapeScores(**one, scores=scores[span], shares=shares[span])
-                for one, span in zip(words["shapes"], spans, strict=True)
-            ]
-            return Guarantees.from_shapes(shapes, words["about"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptStore(f"{where}: not the scores of held-out queries: {error}") from None
 
 
 def fewest(confidence: float) -> int:

@@ -93,7 +93,6 @@ class EntityViews:
 
     @staticmethod
     def from_edges(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> EntityViews:
-        """From known edges."""
         size = 2 * relations
         codes = torch.unique(torch.cat([heads * size + 2 * relation, tails * size + 2 * relation + 1]))
         start = torch.searchsorted(codes // size, torch.arange(entities + 1, device=heads.device))
@@ -202,7 +201,6 @@ class TrainEdges:
 
     @staticmethod
     def from_edges(entities: int, relations: int, heads: Tensor, relation: Tensor, tails: Tensor) -> TrainEdges:
-        """The known edges, each given once."""
         views = 2 * relations
         view = torch.cat([2 * relation, 2 * relation + 1])
         entity, other = torch.cat([heads, tails]), torch.cat([tails, heads])

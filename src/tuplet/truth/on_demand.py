@@ -292,32 +292,24 @@ _LARGE = 2_000  # entities from which on the rows of a predictor that offers no 
 
 
 def measure_rows(
-    graph: KnowledgeGraph,
-    facts: TruthTable,
-    model: Path,
-    rule: Calibration,
-    least: float,
-    observed: tuple[str, ...],
-    counted: tuple[str, ...],
-) -> tuple[str, dict[str, Any] | None]:
-    """What bounds rows on demand, in words, and the bounds, if they can be had."""
+    graph: KnowledgeGraph, facts: TruthTable, model: Path, rule: Calibration, least: float, observed: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    """What bounds rows on demand, in words, and the bounds by that name, if they can be had."""
     predictor = model_folder.load_for(TrainingEdges.from_graph(graph), model, "cpu")
-    rows = TruthOnDemand(predictor, facts, graph.edges(*counted), rule, least)
+    rows = TruthOnDemand(predictor, facts, graph.edges("train"), rule, least)
     if not isinstance(predictor, EmbeddingModel) and rows.entities > _LARGE:
-        return "nothing was measured, for that would take as long as the table", None
-    bounds = measure_bounds(rows, graph, observed)
+        return "nothing was measured, for that would take as long as the table", {}
+    bounds = _measure_bounds(rows, graph, observed)
     tried, right = int(bounds.trials[-1].sum()), int(bounds.hits[-1].sum())
+    found = f"no truth is above what {tried:,} candidates with {right:,} valid edges among them bear out"
     if not graph.split_edges["valid"]:
-        return "without valid edges nothing was measured, and nothing predicted is listed", {"bounds": bounds.as_dict()}
-    found = f"{tried:,} candidates with {right:,} valid edges among them"
-    return f"no truth is above what {found} bear out", {"bounds": bounds.as_dict()}
+        found = "without valid edges nothing was measured, and nothing predicted is listed"
+    return found, {"bounds": bounds.as_dict()}
 
 
-def measure_bounds(
-    rows: TruthOnDemand, graph: KnowledgeGraph, observed: tuple[str, ...], seed: int = 0
-) -> MeasuredBounds:
+def _measure_bounds(rows: TruthOnDemand, graph: KnowledgeGraph, observed: Sequence[str]) -> MeasuredBounds:
     """The bounds of what is promised to be a missing fact; 0 throughout where there are no valid edges."""
-    splits, rng = graph.split_edges, np.random.default_rng(seed)
+    splits, rng = graph.split_edges, np.random.default_rng(0)
     none = np.zeros(0)
     if not splits["valid"] or not splits["train"]:
         return MeasuredBounds.from_trials(1, none.astype(np.int64), none, none > 0)

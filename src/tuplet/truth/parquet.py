@@ -61,7 +61,6 @@ class GivenTable:
         return GivenTable(Path(file), graph, known_splits(observed), rows, threshold)
 
     def close(self) -> None:
-        """Let go what was read."""
         self.given.close()
 
     @property
@@ -69,7 +68,6 @@ class GivenTable:
         return given_truth(self.graph, self.observed)
 
     def table(self) -> TruthTable:
-        """The whole table, in memory."""
         return TruthTable.from_relations(len(self.graph.entities), self.relations(), self.double, lambda: self.least)
 
     @property
@@ -191,26 +189,18 @@ class GivenTable:
 
 def _batches(path: Path, graph: KnowledgeGraph) -> Iterator[dict[str, NDArray[Any]]]:
     """Ids, truth and perhaps source of the rows, some at a time."""
-    entities, relations = (
-        NameTable.from_strings(graph.entities.strings),
-        NameTable.from_strings(graph.relations.strings),
-    )
-    tables = {
-        "head": (entities, graph.entities),
-        "relation": (relations, graph.relations),
-        "tail": (entities, graph.entities),
-    }
+    names = {"entity": graph.entities, "relation": graph.relations}
+    tables = {kind: NameTable.from_strings(known.strings) for kind, known in names.items()}
     seen = 0
     for batch in _read_batches(path):
         rows: dict[str, NDArray[Any]] = {}
-        for role, (table, names) in tables.items():
-            column = batch[role]
-            rows[role] = table.find(_plain(path, column, role, seen))
+        for role in _ENDS:
+            kind, column = "relation" if role == "relation" else "entity", batch[role]
+            rows[role] = tables[kind].find(_plain(path, column, role, seen))
             if len(column) and rows[role].min() < 0:
                 row = int(np.argmin(rows[role] >= 0))
-                kind, name = "relation" if role == "relation" else "entity", str(column[row].as_py())
-                where = f"in row {seen + row + 1} of {path} is not in the graph"
-                raise UnknownName(kind, name, names.suggest(name), where)
+                name, where = str(column[row].as_py()), f"in row {seen + row + 1} of {path} is not in the graph"
+                raise UnknownName(kind, name, names[kind].suggest(name), where)
         rows["truth"] = _truth(path, batch["truth"], seen)
         if "source" in batch.schema.names:
             rows["source"] = _source(path, batch["source"], seen)
@@ -243,16 +233,14 @@ def _plain(path: Path, column: Any, role: str, seen: int) -> Any:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise BadInput(f"{path}: column {role!r} holds {kind}, not names")
-    if column.null_count:
-        raise BadInput(f"{path}: row {seen + _first(column)} has no {role}")
+    _refuse_nulls(path, column, role, seen)
     return column.cast(kind) if pa.types.is_dictionary(column.type) else column
 
 
 def _truth(path: Path, column: Any, seen: int) -> NDArray[np.float32]:
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise BadInput(f"{path}: column 'truth' holds {column.type}, not numbers")
-    if column.null_count:
-        raise BadInput(f"{path}: row {seen + _first(column)} has no truth")
+    _refuse_nulls(path, column, "truth", seen)
     truth = column.to_numpy(zero_copy_only=False).astype(np.float32)
     good = (truth >= 0) & (truth <= 1)
     if not good.all():
@@ -272,5 +260,7 @@ def _source(path: Path, column: Any, seen: int) -> NDArray[np.uint8]:
     return np.asarray(codes.astype(np.uint8))
 
 
-def _first(column: Any) -> int:
-    return int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))) + 1
+def _refuse_nulls(path: Path, column: Any, role: str, seen: int) -> None:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise BadInput(f"{path}: row {seen + row + 1} has no {role}")

@@ -359,12 +359,12 @@ class OnDemand:
         least = PLAIN_THRESHOLD if self.threshold is None else self.threshold
 
         def meta(graph: KnowledgeGraph, table: TruthTable) -> StoreMeta:
-            told, bounds = why, None
+            told, bounds = why, dict[str, Any]()
             if why is not None:
-                more, bounds = measure_rows(graph, table, folder, rule, least, splits, COUNTED)
+                more, bounds = measure_rows(graph, table, folder, rule, least, splits)
                 told = f"{why}; {more}"
             report = replace(StoreReport(**table.sizes()), predicted=None, not_learned=told)
-            return StoreMeta(graph.hash, splits, least, rule.as_dict() | (bounds or {}), (about,), report=report)
+            return StoreMeta(graph.hash, splits, least, rule.as_dict() | bounds, (about,), report=report)
 
         rows = dict(zip(("heads", "relation", "tails"), graph.edges(*COUNTED), strict=True))
         return StoreContent(graph, table_writer(graph, splits, None, least), meta, rows, folder)

@@ -26,10 +26,13 @@ store. Then it switches to them in one step, and what was edited meanwhile becom
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
 import shutil
 import threading
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -47,6 +50,7 @@ from tuplet.files import (
     clean_leftovers,
     locked,
     read_sealed,
+    reason,
     refuse_timeout,
     remove,
     rename,
@@ -56,29 +60,62 @@ from tuplet.files import (
     system_errors,
     write_bytes,
 )
-from tuplet.graph.adjacency import Adjacency
 from tuplet.graph.arrays import FolderWriter, open_directory, verify, write_directory
-from tuplet.graph.attributes import NO_ATTRIBUTES, Attributes, tables_of
+from tuplet.graph.attributes import (
+    NO_ATTRIBUTES,
+    Attributes,
+    attributes_of_directory,
+    is_read_later,
+    stored_attributes,
+    tables_of,
+)
 from tuplet.graph.graph import KIND as GRAPH
 from tuplet.graph.graph import GraphWriter, KnowledgeGraph, hides, open_facts, write_facts
+from tuplet.graph.names import Strings
 from tuplet.graph.versions import AttributeStates, EdgeStates, LayeredRows
 from tuplet.progress import Report, silent
-from tuplet.truth import delta as deltas
-from tuplet.truth.delta import Delta, folder_name, is_named
 from tuplet.truth.edges import Floats, Predictions
 from tuplet.truth.store_meta import StoreMeta
 from tuplet.truth.table import KIND as TABLE
-from tuplet.truth.table import RelationEdges, TruthTable, given_truth, graph_facts, overlaid, write_table
+from tuplet.truth.table import TruthTable, given_truth, graph_facts, overlaid, report_relation, write_table
 
 if TYPE_CHECKING:
     from tuplet.truth.calibration.fit import LearnedCalibration
     from tuplet.truth.on_demand import TruthOnDemand
 
 
+MANIFEST = "store.json"
+FORMAT = "tuplet store"
+FORMAT_VERSION = 3
+CACHE = "cache"
+COMPACTING = "compact"  # who compacts a store holds this lock in it, and works in a hidden folder of this name
+PATIENCE = 60.0  # seconds that a change waits for another one to end
+LAYER, ATTRIBUTES = "layer", "attributes"
+
+# More changes than these become a layer: until then each edit writes all of them, and each reader applies them.
+# A store whose layer is large waits a little longer.
+RECENT, RECENT_SHARE = 10_000, 0.02
+
 PARTS = ("graph", "table", "facts", "layer", "rows", "model", "calibration", "newcomers", "attributes", "guarantees")
+
+# Fills a new folder and returns its content hash: what is too big for memory is written piece by piece.
+FolderMaker: TypeAlias = Callable[[Path], str]
+# What is only known of a graph and a table that are written, such as how reliable the truth values are.
+MetaMaker: TypeAlias = Callable[[KnowledgeGraph, TruthTable], StoreMeta]
 
 # Models in use by the parts they come from: a change of the facts does not load that of a store on demand again.
 _models: WeakValueDictionary[tuple[object, ...], Any] = WeakValueDictionary()
+
+
+def folder_name(part: str, digest: str) -> str:
+    """Parts are named by their content."""
+    return f"{part}-{digest[:16]}"
+
+
+def _refuse_other(folder: Path, part: str, digest: str) -> None:
+    """Refuse a part that is not named by its content."""
+    if folder.name != folder_name(part, digest):
+        raise CorruptStore(f"{folder}: not the {part} that {folder.parent / MANIFEST} names")
 
 
 def place(root: Path, part: str, write: Callable[[Path], str]) -> str:
@@ -110,21 +147,158 @@ def copy_model(source: Path, folder: Path) -> str:
     return digest
 
 
-MANIFEST = "store.json"
-FORMAT = "tuplet store"
-FORMAT_VERSION = 3
-CACHE = "cache"
-COMPACTING = "compact"  # who compacts a store holds this lock in it, and works in a hidden folder of this name
-PATIENCE = 60.0  # seconds that a change waits for another one to end
+# --- changes since the folders were written --------------------------------------------------------------------------
 
-# More changes than these become a layer: until then each edit writes them all down anew, and each reader applies them.
-# A store whose layer is large waits a little longer.
-RECENT, RECENT_SHARE = 10_000, 0.02
 
-# Fills a new folder and returns its content hash: what is too big for memory is written piece by piece.
-FolderMaker: TypeAlias = Callable[[Path], str]
-# What is only known of a graph and a table that are written, such as how reliable the truth values are.
-MetaMaker: TypeAlias = Callable[[KnowledgeGraph, TruthTable], StoreMeta]
+@dataclass(frozen=True)
+class Delta:
+    """The states of changed edges and attributes, and the names of entities that came since.
+
+    >>> Delta.from_arrays(Delta(names=("a", "b")).arrays()).names
+    ('a', 'b')
+    """
+
+    states: EdgeStates = field(default_factory=EdgeStates.none)
+    names: tuple[str, ...] = ()
+    counts: dict[str, int] | None = None  # what is counted in the graph that has it: opening need not look
+    attributes: AttributeStates = field(default_factory=AttributeStates)
+
+    def then(self, later: Delta) -> Delta:
+        """This delta and what came later."""
+        attributes = self.attributes.then(later.attributes)
+        return Delta(self.states.then(later.states), (*self.names, *later.names), attributes=attributes)
+
+    def since(self, older: Delta) -> Delta:
+        """What came after an older state of the same delta."""
+        attributes = self.attributes.select_changes(older.attributes)
+        return Delta(self.states.select_changes(older.states), self.names[len(older.names) :], attributes=attributes)
+
+    def continues(self, older: Delta) -> bool:
+        """Whether it says something of every edge and name of another one, over the same folders: then `since` is all.
+
+        A compaction may lead back to folders that were there before, and begins a new delta.
+        """
+        edges = older.states
+        known = (self.states.find(edges.relation, edges.heads, edges.tails) >= 0).all()
+        same_names = self.names[: len(older.names)] == older.names
+        return bool(known) and same_names and self.attributes.continues(older.attributes)
+
+    @property
+    def empty(self) -> bool:
+        return not self.names and not self.changes
+
+    @property
+    def changes(self) -> int:
+        """How many edges and attributes of subjects are changed."""
+        return self.states.edges + len(self.attributes)
+
+    def refuse_misfit(self, file: Path, entities: int, relations: int) -> None:
+        """Refuse what does not fit a graph of these sizes, naming the file."""
+        try:
+            self.states.check(entities, relations)
+            self.attributes.check(entities, relations)
+        except (TypeError, ValueError) as error:
+            raise CorruptStore(f"{file} does not belong to its store: {error}") from None
+
+    def encode(self) -> bytes:
+        """The bytes of its file: arrays in a zip archive, the same for the same content."""
+        stream = io.BytesIO()
+        np.savez(stream, **self.arrays())
+        return stream.getvalue()
+
+    def arrays(self) -> dict[str, Any]:
+        names = Strings.from_texts(self.names)
+        arrays = {"name_blob": names.blob, "name_offsets": names.offsets, **self.states.arrays()}
+        if self.counts is not None:
+            arrays["counts"] = np.frombuffer(json.dumps(self.counts).encode(), dtype=np.uint8)
+        if self.attributes:
+            arrays["attributes"] = self.attributes.array()
+        return arrays
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Delta:
+        """The inverse of `arrays`."""
+        names = Strings(arrays["name_blob"], arrays["name_offsets"], np.zeros(0, dtype=np.int32))
+        states = EdgeStates(**{name: arrays[name] for name in EdgeStates._fields})
+        counts = json.loads(arrays["counts"].tobytes()) if "counts" in arrays else None
+        attributes = AttributeStates.from_array(arrays["attributes"]) if "attributes" in arrays else AttributeStates()
+        return Delta(states, tuple(names.texts(range(len(names)))), counts, attributes)
+
+
+def write_layer(folder: Path, layer: Delta, graph: KnowledgeGraph, table: TruthTable, facts: LayeredRows | None) -> str:
+    """Write a delta with the rows that it touches in a graph and a table that have it; returns the content hash."""
+    parts = [("graph_", graph.layer()), ("table_", table.layer())]
+    if facts is not None:
+        parts.append(("facts_", facts.layer()))
+    with FolderWriter(folder, LAYER) as sink:
+        for name, array in layer.arrays().items():
+            sink.append(name, array)
+        for prefix, pieces in parts:
+            for name, piece in pieces:
+                sink.append(prefix + name, piece)
+        return sink.finish({"counts": graph.counts})
+
+
+def read_layer(
+    folder: Path, graph: KnowledgeGraph, table: TruthTable, facts: LayeredRows | None
+) -> tuple[Delta, KnowledgeGraph, TruthTable, LayeredRows | None]:
+    """The delta that `write_layer` wrote, and graph, table and facts with it."""
+    opened = open_directory(folder, LAYER)
+    try:
+        layer = Delta.from_arrays(opened.arrays)
+        entities = graph.entities.extend_names(layer.names)
+        layer.states.check(len(entities), len(graph.relations))
+        rows = graph.over(_part(opened.arrays, "graph_"), opened.meta["counts"], entities, "")
+        edges = table.over(_part(opened.arrays, "table_"), layer.states, len(entities))
+        return layer, rows, edges, None if facts is None else facts.over(_part(opened.arrays, "facts_"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptStore(f"{folder} is not a whole layer: {error}") from None
+
+
+def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def read_delta(root: Path, name: str | None) -> Delta:
+    """The changes since the folders of a store were written: the file that its manifest names, if any."""
+    if name is None:
+        return Delta()
+    file = root / name
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise CorruptStore(f"{file}, which {root / MANIFEST} names, cannot be read: {reason(error)}") from None
+    if name != delta_name(data):
+        raise CorruptStore(f"{file}: edited or damaged; its content is not what its name says")
+    try:
+        with np.load(io.BytesIO(data)) as arrays:
+            return Delta.from_arrays(arrays)
+    except (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile) as error:
+        raise CorruptStore(f"{file} is damaged: {error}") from None
+
+
+def delta_name(data: bytes) -> str:
+    """The name of the file with these bytes."""
+    return f"{folder_name('delta', hashlib.sha256(data).hexdigest())}.npz"
+
+
+def write_attributes(folder: Path, attributes: Attributes) -> str:
+    """Write all attributes of a store into a folder of their own; returns the content hash."""
+    arrays, described = stored_attributes(attributes)
+    return write_directory(folder, ATTRIBUTES, arrays, {"attributes": []} | described, later=is_read_later)
+
+
+def read_attributes(folder: Path) -> Attributes:
+    """The attributes that `write_attributes` wrote."""
+    opened = open_directory(folder, ATTRIBUTES)
+    _refuse_other(folder, ATTRIBUTES, opened.hash)
+    try:
+        return attributes_of_directory(opened)
+    except (KeyError, ValueError) as error:
+        raise CorruptStore(f"{folder} does not hold whole attributes: {error}") from None
+
+
+# --- a store ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -192,17 +366,11 @@ class StoreFiles:
             unpredicted=self.graph.unpredicted,
         )
 
-    def load_calibration(self) -> LearnedCalibration | None:
-        """The learned calibration of the store, if it has one."""
-        return self._read_calibration("calibration", self.meta.calibration)
-
-    def load_newcomers(self) -> LearnedCalibration | None:
-        """The calibration of new entities, if it was learned already."""
-        return self._read_calibration("newcomers", self.meta.new.calibration)
-
-    def _read_calibration(self, part: str, about: Mapping[str, Any] | None) -> LearnedCalibration | None:
+    def load_calibration(self, part: str = "calibration") -> LearnedCalibration | None:
+        """The learned calibration of the store, or of its `newcomers`, if there is one."""
         from tuplet.truth.calibration.fit import LearnedCalibration
 
+        about = self.meta.new.calibration if part == "newcomers" else self.meta.calibration
         if part not in self.folders or about is None:
             return None
         return LearnedCalibration.from_arrays(open_directory(self.path / self.folders[part], part).arrays, about)
@@ -227,19 +395,37 @@ class StoreFiles:
                 with replacing(target, force, _not_a_store) as fresh:
                     fresh.mkdir()
                     _commit(fresh, content, {}, 0)
-        return newest(path)
+        return StoreFiles.open(path)
 
     @staticmethod
-    def open(path: str | os.PathLike[str]) -> StoreFiles:
-        """The newest generation of the store at `path`, memory-mapped."""
-        return newest(path)
+    def open(path: str | os.PathLike[str], held: StoreFiles | None = None) -> StoreFiles:
+        """The newest generation of a store, memory-mapped; from one that is held, only what has changed is read."""
+        root = Path(path)
+        while True:
+            manifest = read_store(root)
+            if held is not None and (manifest["hash"], manifest["generation"]) == (held.hash, held.generation):
+                return held
+            try:
+                delta = read_delta(root, manifest.get("delta"))
+                same = held is not None and manifest["folders"] == held.folders and delta.continues(held.delta)
+                base = held if held is not None and same else _open_folders(root, manifest)
+                entities = len(base.graph.entities) - len(base.delta.names) + len(delta.names)
+                delta.refuse_misfit(root / str(manifest.get("delta")), entities, len(base.graph.relations))
+                return base._apply_delta(delta)._describe(manifest)
+            except (BadInput, CorruptStore):
+                # A writer may have replaced the state between the steps; then there is another one to be read.
+                if read_store(root) == manifest:
+                    for folder in manifest["folders"].values():
+                        if not (root / folder).is_dir():
+                            raise CorruptStore(f"{root / folder} is missing, {root / MANIFEST} names it") from None
+                    raise
 
     def replace_tables(self, graph: KnowledgeGraph, table: TruthTable, meta: StoreMeta) -> StoreFiles:
         """The same store with another graph and table; the caller holds `writing(path)`."""
         with system_errors(self.path):
             content = StoreContent(graph, table, meta)
             _commit(Path(os.path.realpath(self.path)), content, self.folders, self.generation)
-        return newest(self.path)
+        return StoreFiles.open(self.path)
 
     def apply_changes(
         self,
@@ -258,18 +444,16 @@ class StoreFiles:
         rest = replace(delta, counts=after.graph.counts)
         with system_errors(self.path):
             if len(delta.attributes) > RECENT:
-                write = partial(deltas.write_attributes, attributes=after.graph.attributes)
+                write = partial(write_attributes, attributes=after.graph.attributes)
                 folders["attributes"] = place(root, "attributes", write)
                 rest = replace(rest, attributes=AttributeStates())
             if delta.states.edges > max(RECENT, RECENT_SHARE * self.layer.states.edges):
                 layer = self.layer.then(replace(delta, attributes=AttributeStates()))
-                write = partial(
-                    deltas.write_layer, layer=layer, graph=after.graph, table=after.table, facts=after.facts
-                )
+                write = partial(write_layer, layer=layer, graph=after.graph, table=after.table, facts=after.facts)
                 folders["layer"] = place(root, "layer", write)
                 rest = Delta(attributes=rest.attributes)
             manifest = _switch(root, folders, meta, rest, self.generation)
-        return after._describe(manifest) if folders == self.folders else newest(self.path)
+        return after._describe(manifest) if folders == self.folders else StoreFiles.open(self.path)
 
     def note(self, meta: StoreMeta, **parts: FolderMaker) -> StoreFiles:
         """The next generation, in which the meta is another one, and some parts, if any are given.
@@ -330,29 +514,6 @@ class StoreFiles:
         return replace(self, graph=graph, meta=meta, hash=manifest["hash"], generation=manifest["generation"])
 
 
-def newest(path: str | os.PathLike[str], held: StoreFiles | None = None) -> StoreFiles:
-    """The newest generation of a store; from one that is held, only what has changed is read."""
-    root = Path(path)
-    while True:
-        manifest = read_store(root)
-        if held is not None and (manifest["hash"], manifest["generation"]) == (held.hash, held.generation):
-            return held
-        try:
-            delta = deltas.read_delta(root, manifest.get("delta"), root / MANIFEST)
-            same = held is not None and manifest["folders"] == held.folders and delta.continues(held.delta)
-            base = held if held is not None and same else _open_folders(root, manifest)
-            entities = len(base.graph.entities) - len(base.delta.names) + len(delta.names)
-            delta.refuse_misfit(root / str(manifest.get("delta")), entities, len(base.graph.relations))
-            return base._apply_delta(delta)._describe(manifest)
-        except (BadInput, CorruptStore):
-            # A writer may have replaced the state between the steps; then there is another one to be read.
-            if read_store(root) == manifest:
-                for folder in manifest["folders"].values():
-                    if not (root / folder).is_dir():
-                        raise CorruptStore(f"{root / folder} is missing, {root / MANIFEST} names it") from None
-                raise
-
-
 def _open_folders(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     """The folders of a store, without its delta."""
     folders = manifest["folders"]
@@ -360,17 +521,17 @@ def _open_folders(root: Path, manifest: Mapping[str, Any]) -> StoreFiles:
     opened = open_directory(root / folders["table"], "table")
     facts, digest = open_facts(root / folders["facts"], graph) if "facts" in folders else (None, "")
     for part, found in (("graph", graph.hash), ("table", opened.hash), ("facts", digest)):
-        if part in folders and not is_named(folders[part], part, found):
-            raise CorruptStore(f"{root / folders[part]}: not the {part} that {root / MANIFEST} names")
+        if part in folders:
+            _refuse_other(root / folders[part], part, found)
     table = TruthTable.from_directory(opened)
     if (table.entities, table.relations) != (len(graph.entities), len(graph.relations)):
         raise CorruptStore(f"{root}: table and graph differ in the number of entities or relations")
     meta = StoreMeta.from_dict(manifest["meta"], root / MANIFEST)
     layer, attributes = Delta(), graph.attributes
     if "layer" in folders:
-        layer, graph, table, facts = deltas.read_layer(root / folders["layer"], graph, table, facts)
+        layer, graph, table, facts = read_layer(root / folders["layer"], graph, table, facts)
     if "attributes" in folders:
-        attributes = deltas.read_attributes(root / folders["attributes"], root / MANIFEST)
+        attributes = read_attributes(root / folders["attributes"])
         graph = replace(graph, attributes=attributes)
     payload = (graph, table, meta, folders, manifest["hash"])
     return StoreFiles(root, *payload, layer=layer, facts=facts, attributes=attributes)
@@ -394,7 +555,7 @@ def writing(
         target = Path(os.path.realpath(path))
         clean_leftovers(target)
         _collect(target, read_store(target))
-        yield newest(path, held)
+        yield StoreFiles.open(path, held)
 
 
 def read_store(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -440,7 +601,7 @@ def _switch(root: Path, folders: dict[str, str], meta: StoreMeta, delta: Delta, 
     content: dict[str, Any] = {"folders": folders, "generation": generation + 1, "meta": known}
     if not delta.empty:
         data = delta.encode()
-        content["delta"] = deltas.delta_name(data)
+        content["delta"] = delta_name(data)
         made_of.append(content["delta"])
         write_bytes(root / content["delta"], data, force=True)
     content["hash"] = hashlib.sha256(render({"made_of": made_of})).hexdigest()
@@ -474,8 +635,7 @@ def verify_store(path: str | os.PathLike[str]) -> None:
         store = StoreFiles.open(root)  # this reads store.json and the delta
         try:
             for part, folder in store.folders.items():
-                if not is_named(folder, part, _digest(root / folder, part)):
-                    raise CorruptStore(f"{root / folder}: not the {part} that {root / MANIFEST} names")
+                _refuse_other(root / folder, part, _digest(root / folder, part))
             return
         except TupletError:
             # Somebody may have changed the store meanwhile; then there is another generation to be read.
@@ -537,9 +697,9 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
     """
     refuse_timeout(timeout)
     root = Path(os.path.realpath(path))
-    newest(path)  # a wrong path is said before anything is written
+    StoreFiles.open(path)  # a wrong path is said before anything is written
     with locked(root / COMPACTING, timeout, called=path):
-        store = newest(path)
+        store = StoreFiles.open(path)
         if store.layer.empty and store.delta.empty and "attributes" not in store.folders:
             return False
         work = root / f".{COMPACTING}-{os.urandom(4).hex()}"
@@ -548,7 +708,7 @@ def compact(path: str | os.PathLike[str], timeout: float = PATIENCE, progress: R
                 work.mkdir()
                 hashes = {
                     "graph": write_graph(work / "graph", store.graph, progress),
-                    "table": write_merged(work / "table", store.table, progress),
+                    "table": store.table.save(work / "table", progress=progress),
                 }
                 if hides(store.graph, store.meta.observed):
                     hashes["facts"] = write_facts(work / "facts", store.graph, store.meta.observed)
@@ -586,27 +746,5 @@ def write_graph(folder: Path, graph: KnowledgeGraph, progress: Report = silent) 
         writer = GraphWriter(sink, graph.entities.flat, graph.relations)
         for r in range(len(graph.relations)):
             writer.relation(*graph.relation_facts(r))
-            _tell(progress, "graph", graph.adjacency, r)
+            report_relation(progress, "graph", graph.adjacency, r)
         return sink.finish(writer.finish(graph.notes, tables_of(graph.attributes)))
-
-
-def write_merged(folder: Path, table: TruthTable, progress: Report = silent) -> str:
-    """The same for a truth table."""
-    if table.row_dropped.strides != (0,) and (table.row_dropped != np.float32(table.threshold)).any():
-        return table.save(folder)  # bounds of single rows are kept as they are
-
-    def relations() -> Iterator[RelationEdges]:
-        for r, edges in enumerate(table.merge_layers()):
-            yield edges
-            _tell(progress, "table", table.adjacency, r)
-
-    with FolderWriter(folder, TABLE) as sink:
-        write_table(sink, table.entities, relations(), table.double)
-        return sink.finish({"entities": table.entities, "threshold": table.threshold})
-
-
-def _tell(progress: Report, step: str, rows: Adjacency, relation: int) -> None:
-    """Relations differ in size: what is done is told in edges."""
-    edges = rows.view_entries[::2]
-    if rows.edges:
-        progress(step, int(edges[: relation + 1].sum()), rows.edges, "edges")

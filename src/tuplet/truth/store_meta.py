@@ -30,7 +30,7 @@ class ModelMeta:
         return self.kind if self.sha256 is None else f"{self.kind} {self.sha256[:12]}"
 
     def as_dict(self) -> dict[str, Any]:
-        known = {key: value for key, value in asdict(self).items() if value is not None}
+        known = _known(self)
         return known if self.sha256 else known | {"note": "an object in Python; there is no model folder"}
 
 
@@ -77,8 +77,12 @@ class NewEntities:
         return replace(self, waiting=_ranges({*self.ids} - {*ids}))
 
     def as_dict(self) -> dict[str, Any]:
-        known = {key: value for key, value in asdict(self).items() if value not in (None, ())}
-        return {"waiting": self.waiting} | known
+        return _known(self, "waiting")
+
+
+def _known(value: Any, *always: str) -> dict[str, Any]:
+    """The fields of a value that say something, and some in any case."""
+    return {key: part for key, part in asdict(value).items() if part not in (None, ()) or key in always}
 
 
 def _ranges(ids: set[int]) -> tuple[tuple[int, int], ...]:
@@ -106,8 +110,7 @@ class StoreReport:
     not_learned: str | None = None  # why the calibration is not a learned one, where it would have been
 
     def as_dict(self) -> dict[str, Any]:
-        always = ("edges", "facts", "predicted", "reliability")
-        return {key: value for key, value in asdict(self).items() if value is not None or key in always}
+        return _known(self, "edges", "facts", "predicted", "reliability")
 
     @property
     def rows_computed(self) -> float | None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -33,9 +34,10 @@ from tuplet.graph.adjacency import (
     relation_slices,
     relation_views,
 )
-from tuplet.graph.arrays import Columns, Directory, open_directory, write_directory
+from tuplet.graph.arrays import Columns, Directory, directory_writer, open_directory
 from tuplet.graph.graph import SPLIT_CODE, KnowledgeGraph
 from tuplet.graph.versions import EdgeStates, LayeredRows, RowEdit
+from tuplet.progress import Report, silent
 from tuplet.truth.edges import TRAIN, Bools, FactEdges, Floats, Predictions, Sources, falling, truth_columns
 
 
@@ -122,12 +124,19 @@ def overlaid(
 
 
 def write_table(
-    sink: ArraySink, entities: int, relations: Iterable[RelationEdges], double: bool, may_miss: Floats | None = None
+    sink: ArraySink,
+    entities: int,
+    relations: Iterable[RelationEdges],
+    double: bool,
+    dropped: Iterable[Floats] | None = None,
 ) -> None:
-    """Write the edges of all relations, from the first to the last; `may_miss` as in `table_writer`."""
+    """Write the edges of all relations, from the first to the last.
+
+    `dropped` says of each relation which truth an edge may have that its rows leave out, of all rows or of each;
+    without it that is the threshold.
+    """
     writer, facts = ViewsWriter(sink), [0]
-    for number, edges in enumerate(relations):
-        bound = None if may_miss is None else np.float32(may_miss[number])
+    for edges, bound in zip(relations, repeat(None) if dropped is None else dropped, strict=False):
         writer.relation(*_lay_out(edges, entities, np.float64 if double else np.float32, bound))
         facts.append(facts[-1] + int(np.count_nonzero(edges.observed)))
     writer.finish()
@@ -135,7 +144,7 @@ def write_table(
 
 
 def _lay_out(
-    edges: RelationEdges, entities: int, kind: type[np.floating], bound: np.float32 | None
+    edges: RelationEdges, entities: int, kind: type[np.floating], bound: Floats | None
 ) -> tuple[RelationViews, dict[str, NDArray[Any]]]:
     """The views of a relation and the arrays beside them; rows that leave out more than usual have a `bound`."""
     count = len(edges.heads)
@@ -143,7 +152,7 @@ def _lay_out(
     observed = edges.observed[views.edge]
     columns = {"observed": observed} | table_columns(views, edges.truth.astype(kind, copy=False)[views.edge])
     if bound is not None:
-        columns["row_dropped"] = np.full(len(columns["row_best"]), bound)
+        columns["row_dropped"] = np.full(len(columns["row_best"]), bound, dtype=np.float32)
     fact = views.edge[:count][observed[:count]]
     return views, columns | {"fact_prediction": edges.prediction[fact], "fact_source": edges.source[fact]}
 
@@ -328,7 +337,6 @@ class TruthTable:
         return TruthTable._from_arrays(made, Adjacency(*(made[name] for name in LAYOUT)), entities, least)
 
     def row(self, entity: int, relation: int, inverse: bool) -> Row:
-        """The listed edges of a row."""
         start, stop = self.adjacency.span(entity, 2 * relation + inverse)
         return Row(self.adjacency.neighbour[start:stop], self.truth[start:stop], self.observed[start:stop])
 
@@ -485,17 +493,22 @@ class TruthTable:
         layout: dict[str, NDArray[Any]] = {name: getattr(a, name) for name in LAYOUT}
         return layout | {name: getattr(self, name) for name in _PAYLOAD}
 
-    def save(self, path: str | os.PathLike[str], force: bool = False) -> str:
-        """Write the table as a directory and return its content hash."""
-        flat = self.flat
-        arrays = flat.arrays()
-        if (flat.row_dropped == np.float32(self.threshold)).all():
-            del arrays["row_dropped"]  # the threshold says it
-        rows, entries = flat.adjacency.sections()
-        bounds = {"row": rows, "entry": entries, "fact": flat.fact_ptr}
-        divided = {name: bounds[beside] for name, beside in _DIVIDED.items() if name in arrays}
-        meta = {"entities": self.entities, "threshold": self.threshold}
-        return write_directory(path, KIND, arrays, meta, force, divided=divided)
+    def save(self, path: str | os.PathLike[str], force: bool = False, progress: Report = silent) -> str:
+        """Write the table as a directory, its newer layers merged, relation by relation; returns its content hash."""
+
+        def relations() -> Iterator[RelationEdges]:
+            for r, edges in enumerate(self.merge_layers()):
+                yield edges
+                report_relation(progress, "table", self.adjacency, r)
+
+        def bounds() -> Iterator[Floats]:
+            for r in range(self.relations):
+                yield np.concatenate([self.row_dropped[self.adjacency.view(view).rows] for view in (2 * r, 2 * r + 1)])
+
+        alike = (self.row_dropped == np.float32(self.threshold)).all()  # then the threshold says it
+        with directory_writer(path, KIND, force) as sink:
+            write_table(sink, self.entities, relations(), self.double, None if alike else bounds())
+            return sink.finish({"entities": self.entities, "threshold": self.threshold})
 
     @staticmethod
     def open(path: str | os.PathLike[str]) -> TruthTable:
@@ -526,27 +539,23 @@ class TruthTable:
         return TruthTable(entities, adjacency, row_dropped=dropped, threshold=threshold, **payload)
 
 
-# What the arrays that are divided by relation lie beside.
-_DIVIDED = {
-    **dict.fromkeys(("row_entity", "row_ptr", "row_best", "row_dropped", "row_order"), "row"),
-    **dict.fromkeys(("neighbour", "truth", "observed", "by_truth"), "entry"),
-    **dict.fromkeys(("fact_prediction", "fact_source"), "fact"),
-}
-_PAYLOAD = (*(name for name in _DIVIDED if name not in LAYOUT), "fact_ptr")
+_BY_ENTRY, _BY_ROW = ("truth", "observed", "by_truth"), ("row_best", "row_dropped", "row_order")
+_PAYLOAD = (*_BY_ENTRY, *_BY_ROW, "fact_prediction", "fact_source", "fact_ptr")
 
 
 def _check(table: TruthTable) -> None:
     rows, entries = len(table.adjacency.row_entity), len(table.adjacency.neighbour)
-    refuse_misfits(
-        truth=len(table.truth) == entries,
-        observed=len(table.observed) == entries,
-        by_truth=len(table.by_truth) == entries,
-        row_best=len(table.row_best) == rows,
-        row_dropped=len(table.row_dropped) == rows,
-        fact_source=len(table.fact_source) == len(table.fact_prediction),
-        row_order=len(table.row_order) == rows,
-        fact_ptr=are_pointers(table.fact_ptr, len(table.fact_source)),
-    )
+    beside = dict.fromkeys(_BY_ENTRY, entries) | dict.fromkeys(_BY_ROW, rows)
+    fits = {name: len(getattr(table, name)) == length for name, length in beside.items()}
+    fits["fact_source"] = len(table.fact_source) == len(table.fact_prediction)
+    refuse_misfits(**fits, fact_ptr=are_pointers(table.fact_ptr, len(table.fact_source)))
+
+
+def report_relation(progress: Report, step: str, rows: Adjacency, relation: int) -> None:
+    """Report that a relation is done: relations differ in size, so progress is counted in edges."""
+    edges = rows.view_entries[::2]
+    if rows.edges:
+        progress(step, int(edges[: relation + 1].sum()), rows.edges, "edges")
 
 
 def forward_entries(adjacency: Adjacency) -> Bools:

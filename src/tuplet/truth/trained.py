@@ -130,7 +130,6 @@ class BuildPlan:
 
     @property
     def seconds(self) -> float:
-        """Of all of it."""
         return self.times * sum(model.seconds for model in self.models) + self.index_seconds
 
     def sentences(self) -> list[str]:
@@ -309,7 +308,6 @@ class KeptChoice:
             return {}
 
     def write(self, chosen: Mapping[str, Any]) -> None:
-        """Keep it."""
         write_json(self.file, {"about": self.about, "chosen": chosen}, force=True)
 
 
@@ -359,11 +357,6 @@ class ModelRun:
         chosen = choose(edges, request, self.device, self.clock)
         kept.write(asdict(chosen))
         return chosen
-
-    def train_single(self, config: TrainConfig) -> list[Path]:
-        """Train one predictor with these settings, however long it takes."""
-        self.train(TrainingEdges.from_graph(self.graph), self.folder, config)
-        return [self.folder]
 
     def train(self, edges: TrainingEdges, folder: Path, config: TrainConfig, seconds: float | None = None) -> None:
         """Train in `folder`, from where an earlier call stopped; in a folder of our own any other run is replaced."""

@@ -26,7 +26,7 @@ from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report, silent
 from tuplet.truth.calibration.calibrate import candidates_of, with_rules
 from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, SplitCorrection, Trial, fit
-from tuplet.truth.calibration.reliability import Reliability, reliability
+from tuplet.truth.calibration.reliability import reliability
 from tuplet.truth.calibration.trees import TreeSettings
 from tuplet.truth.candidates.rows import HalfLinks
 from tuplet.truth.candidates.score import join_parts
@@ -200,7 +200,6 @@ class SimilarEnds(WholeRows):
 
     @staticmethod
     def from_edges(entities: int, relations: int, edges: EdgeColumns) -> SimilarEnds:
-        """Of known edges."""
         heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in edges)
         near, far = np.concatenate([heads, tails]), np.concatenate([tails, heads])
         view = np.concatenate([2 * relation, 2 * relation + 1])
@@ -291,25 +290,6 @@ class KnownGraph:
         return found
 
 
-@dataclass(frozen=True)
-class EntityCalibration:
-    """A calibration for new entities, and how reliable it was on those that were made to look new."""
-
-    learned: LearnedCalibration
-    reliability: Reliability
-    entities: int  # that were made to look new
-    rows: int
-    seconds: float  # that these took
-    ready: float  # seconds until the first of them could begin
-    short: bool  # for want of time there are fewer than it would have learned from
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the store: everything but the arrays."""
-        made: dict[str, Any] = {"entities": self.entities, "rows": self.rows, "short": self.short}
-        made |= {"seconds": round(self.seconds, 3), "ready": round(self.ready, 3)}
-        return {**self.learned.as_dict(), "made": made, "reliability": self.reliability.as_dict()}
-
-
 def learn(
     entities: int,
     relations: int,
@@ -319,12 +299,12 @@ def learn(
     limit: float = np.inf,
     progress: Report = silent,
     seed: int = 0,
-) -> EntityCalibration | str | None:
-    """Learn from entities that lose half of their facts; why nothing can be learned, if so.
+) -> tuple[LearnedCalibration, dict[str, Any]] | str | None:
+    """Learn from entities that lose half of their facts: a calibration, and what the store says of it but its arrays.
 
-    Rows are computed until enough hidden facts are found, or for `seconds` if a quarter of them is found by then. After
-    `_ROWS_UNTIL` of `limit` seconds what was found has to do; if it is too little, it is given up (None). No tree is
-    begun after `limit` seconds.
+    If nothing can be learned, why. Rows are computed until enough hidden facts are found, or for `seconds` if a quarter
+    of them is found by then. After `_ROWS_UNTIL` of `limit` seconds what was found has to do; if it is too little, it
+    is given up (None). No tree is begun after `limit` seconds.
     """
     began, found, ready = time.monotonic(), 0, 0.0
     trials: list[Trial] = []
@@ -378,8 +358,11 @@ def learn(
         split="hidden",
         weight=fitted.weight.numpy(),
     )
-    short = found < ENOUGH and not exhausted
-    return EntityCalibration(fitted.learned, measured, used, rows_done, spent - ready, ready, short)
+    # for want of time there may be fewer than it would have learned from
+    made: dict[str, Any] = {"entities": used, "rows": rows_done, "short": found < ENOUGH and not exhausted}
+    # how long rows took, and how long it was until the first of them could begin
+    made |= {"seconds": round(spent - ready, 3), "ready": round(ready, 3)}
+    return fitted.learned, {**fitted.learned.as_dict(), "made": made, "reliability": measured.as_dict()}
 
 
 def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:
@@ -424,7 +407,6 @@ ScoreRows: TypeAlias = Callable[[EntityRows, Callable[[int], None]], ScoredEdges
 
 
 def score_portion(shared: Shared, rows: EntityRows) -> ScoredEdges:
-    """The candidates in some rows, in a worker."""
     scene: KnownGraph = fetch_value(shared)
     return scene.score(rows, lambda _: None)
 

@@ -56,11 +56,9 @@ class EntityRows:
 
     @property
     def walks(self) -> int:
-        """How many rows the network computes."""
         return int(np.count_nonzero(self.walked))
 
     def where(self, keep: NDArray[np.bool_] | slice) -> EntityRows:
-        """Some of them."""
         return EntityRows(self.entity[keep], self.view[keep], self.walked[keep])
 
     def portions(self, most: int) -> Iterator[EntityRows]:
@@ -98,11 +96,10 @@ def facts_met(store: StoreFiles, facts: EdgeColumns) -> EdgeColumns:
 
 def _unmet(store: StoreFiles, facts: EdgeColumns) -> NDArray[np.bool_]:
     """Which facts are about new entities, or came later, than what the rows around these know of."""
-    entities, relations = len(store.graph.entities), len(store.graph.relations)
-    later = np.array(store.meta.new.later, dtype=np.int64).reshape(-1, 3).T
-    numbers = [(side[0] * relations + side[1]) * entities + side[2] for side in (later, np.asarray(facts, np.int64))]
+    heads, relation, tails = np.array(store.meta.new.later, dtype=np.int64).reshape(-1, 3).T
+    later, given = (edge_numbers(len(store.graph.entities), edges) for edges in ((heads, relation, tails), facts))
     since = first_unmet(store)
-    return (facts[0] >= since) | (facts[2] >= since) | np.isin(numbers[1], numbers[0])
+    return (facts[0] >= since) | (facts[2] >= since) | np.isin(given, later)
 
 
 def never(store: StoreFiles) -> str | None:
@@ -257,7 +254,7 @@ class PredictionWork:
         """Predict what waits, then bring the rows around new entities up to date."""
         refuse_wrong(self.seconds, self.model)
         report = self.predict_waiting(again=True)
-        learned, facts, new = self.store.load_newcomers(), known_facts(self.store), self.store.meta.new
+        learned, facts, new = self.store.load_calibration("newcomers"), known_facts(self.store), self.store.meta.new
         met = len(self.store.graph.entities) - first_new(self.store)
         if report.why is not None or learned is None or (new.met == met and not new.later):
             return report
@@ -287,10 +284,10 @@ class PredictionWork:
 
     def learn(self, network: AnyGraphModel, digest: str) -> LearnedCalibration | None:
         """The calibration of new entities: that of the store, or a new one that it keeps; None if there can be none."""
-        from tuplet.truth.new_entities.learn import EntityCalibration, learn
+        from tuplet.truth.new_entities.learn import learn
 
         known = self.store.meta.new.calibration or {}
-        before = self.store.load_newcomers() if known.get("network") == digest else None
+        before = self.store.load_calibration("newcomers") if known.get("network") == digest else None
         enough = max(_LEARNING, _SHARE_OF_LEARNING * self.limit) if np.isfinite(self.limit) else _LEARNING
         most, made = _MOST_LEARNING * self.limit, known.get("made", {})
         # it is learned again where there was too little time before, and is twice as much now
@@ -301,7 +298,7 @@ class PredictionWork:
         once = "with more time than before" if before else "once for a store"
         self.progress("learn", 0, 0, f"{what} ({once}): rows of about {duration(min(enough, most))}")
         found = learn(*graph_sizes(self.store.graph), known_facts(self.store), network, enough, most, self.progress)
-        if before is not None and not isinstance(found, EntityCalibration):
+        if before is not None and not isinstance(found, tuple):
             return before
         if found is None:  # in so short a time
             return None
@@ -309,10 +306,10 @@ class PredictionWork:
             if isinstance(found, str):
                 self.store = now.note(replace(now.meta, new=replace(now.meta.new, why=found)))
                 return None
-            new = replace(now.meta.new, calibration={**found.as_dict(), "network": digest}, why=None)
-            write = arrays_writer("newcomers", found.learned.arrays())
-            self.store = now.note(replace(now.meta, new=new), newcomers=write)
-            return found.learned
+            learned, about = found
+            new = replace(now.meta.new, calibration={**about, "network": digest}, why=None)
+            self.store = now.note(replace(now.meta, new=new), newcomers=arrays_writer("newcomers", learned.arrays()))
+            return learned
 
     def predict(self, network: AnyGraphModel, learned: LearnedCalibration) -> PredictionReport:
         """Rows of the entities that wait, put in from time to time until the time is up."""
