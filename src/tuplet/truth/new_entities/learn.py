@@ -142,7 +142,7 @@ def score_rows(scorers: Mapping[str, tuple[WholeRows, EntityRows]], known: EdgeC
     with one_thread():
         for number in relations:
             links = [_half_links(number, *scorer.counts.edges(number), rows, entities) for _, rows in scorers.values()]
-            part = scorer.list_edges(scorer.rows(links))
+            part = scorer.relation(number, rows=scorer.rows(links))
             unknown = ~np.isnan(part["logs"]).all((0, 1))
             found[number] = {name: column[..., unknown] for name, column in part.items()}
     return join_parts(tuple(scorers), found)
