@@ -23,6 +23,7 @@ from tuplet.truth.calibration.calibrate import (
     missing_as_often,
     promise_together,
     trial_of,
+    with_rules,
 )
 from tuplet.truth.calibration.fit import SplitCorrection, Trial, fit
 from tuplet.truth.calibration.reliability import KIND_BINS
@@ -150,7 +151,7 @@ def check(facts: int, seed: int, skill: float) -> HeldOutResult:
     if not found.facts:
         assert listed == []
         return found
-    tried = [trial_of(sizes, part, scored) for part, scored in trials]
+    tried = [trial_of(with_rules(*sizes, part.known), part.hidden, scored) for part, scored in trials]
     said, measured = promises(tried, found)
     bound = BruteBounds(measured)
     stated = {(r, h, t) for part, _ in trials for h, r, t in zip(*(s.tolist() for s in part.hidden), strict=True)}

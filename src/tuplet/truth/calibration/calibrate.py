@@ -309,7 +309,7 @@ def hide_in_turn(facts: EdgeColumns, seed: int, parts: int = PARTS) -> list[Hidd
     """
     order = np.random.default_rng(seed).permutation(len(facts[0]))
     number = min(parts, len(order))
-    return [_hide(facts, order[part::number]) for part in range(number)] if number > 1 else []
+    return [hide(facts, order[part::number]) for part in range(number)] if number > 1 else []
 
 
 def hide_twice(facts: EdgeColumns, seed: int, times: int, share: int = 20) -> list[HiddenPart]:
@@ -324,10 +324,10 @@ def hide_twice(facts: EdgeColumns, seed: int, times: int, share: int = 20) -> li
     order = np.random.default_rng(seed).permutation(len(facts[0]))
     groups = [order[group::share] for group in range(max(times, 2))]
     pairs = zip(groups, groups[1:] + groups[:1], strict=True)
-    return [_hide(facts, np.concatenate(pair)) for pair in islice(pairs, times if times > 2 else min(times, 1))]
+    return [hide(facts, np.concatenate(pair)) for pair in islice(pairs, times if times > 2 else min(times, 1))]
 
 
-def _hide(facts: EdgeColumns, places: NDArray[np.integer]) -> HiddenPart:
+def hide(facts: EdgeColumns, places: NDArray[np.integer] | NDArray[np.bool_]) -> HiddenPart:
     """The facts at some places hidden, in order of their places."""
     hidden = np.zeros(len(facts[0]), dtype=bool)
     hidden[places] = True
@@ -397,7 +397,7 @@ def calibrate_hidden(
     `sizes` are the numbers of entities and relations. `twice`: every hidden fact was hidden in two of the trials, and
     this is the correction for those of the same two (`hidden_twice`). `until`: as in `fit`.
     """
-    tried = [trial_of(sizes, part, scored) for part, scored in trials]
+    tried = [trial_of(with_rules(*sizes, part.known), part.hidden, scored) for part, scored in trials]
     free = [~is_known(trial.known, trial.edges).numpy() for trial in tried]
     keys = [edge_numbers(sizes[0], scored.edges)[mine] for (_, scored), mine in zip(trials, free, strict=True)]
     hidden = [edge_numbers(sizes[0], part.hidden) for part, _ in trials]
@@ -466,10 +466,9 @@ def _by_line(trials: list[Trial], free: list[NDArray[np.bool_]]) -> tuple[tuple[
     return line, _Judged(promised, relation.numpy(), np.concatenate(promised), raw, label.numpy(), each.numpy())
 
 
-def trial_of(sizes: tuple[int, int], part: HiddenPart, scored: ScoredEdges) -> Trial:
-    hidden = np.sort(edge_numbers(sizes[0], part.hidden))
-    is_fact = np.isin(edge_numbers(sizes[0], scored.edges), hidden)
-    known = with_rules(*sizes, part.known)
+def trial_of(known: TrainEdges, hidden: EdgeColumns, scored: ScoredEdges) -> Trial:
+    """Candidates over known edges, with what was hidden from their scorers."""
+    is_fact = np.isin(edge_numbers(known.entities, scored.edges), edge_numbers(known.entities, hidden))
     return Trial(known, candidates_of(scored, scored.predictions()), torch.from_numpy(is_fact))
 
 

@@ -24,7 +24,7 @@ from tuplet.predict.base import LinkPredictor, TrainingEdges
 from tuplet.predict.device import one_thread
 from tuplet.predict.paths.model import AnyGraphModel
 from tuplet.progress import Report, silent
-from tuplet.truth.calibration.calibrate import candidates_of, with_rules
+from tuplet.truth.calibration.calibrate import HiddenPart, candidates_of, hide, trial_of, with_rules
 from tuplet.truth.calibration.fit import LEAST_VALID, LearnedCalibration, SplitCorrection, Trial, fit
 from tuplet.truth.calibration.reliability import reliability
 from tuplet.truth.calibration.trees import TreeSettings
@@ -307,40 +307,29 @@ def learn(
     is given up (None). No tree is begun after `limit` seconds.
     """
     began, found, ready = time.monotonic(), 0, 0.0
-    trials: list[Trial] = []
-    used = rows_done = 0
-    exhausted = False
+    trials, used, rows_done, exhausted = list[Trial](), 0, 0, False
 
     def over() -> bool:
         spent = time.monotonic() - began
         return found >= ENOUGH or spent > _ROWS_UNTIL * limit or (spent > seconds and found >= STEADY)
 
-    for known, hidden, chosen in _made_new(entities, facts, seed):
-        scene = KnownGraph.from_edges(entities, relations, known, network)
-        ready = ready or time.monotonic() - began
-        parts: list[ScoredEdges] = []
-        keys = np.sort(edge_numbers(entities, hidden))
-        seen = np.zeros(len(keys), dtype=bool)  # a fact may lie in rows of both its ends
+    def tell(count: int) -> None:
+        progress("learn", found, ENOUGH, f"hidden facts; {rows_done + count:,} rows of entities made new")
+
+    for part, chosen in _made_new(entities, facts, seed):
+        scene = KnownGraph.from_edges(entities, relations, part.known, network)
+        ready, parts = ready or time.monotonic() - began, list[ScoredEdges]()
+        left = edge_numbers(entities, part.hidden)  # to be found: a fact may lie in rows of both its ends
         for some in scene.rows(chosen).portions(min(_BETWEEN_LOOKS, scene.portion())):
             if over():
                 break
-            done, before = rows_done, found
-
-            def tell(count: int, done: int = done, before: int = before) -> None:
-                progress("learn", before, ENOUGH, f"hidden facts; {done + count:,} rows of entities made new")
-
-            scored = scene.score(some, tell)
-            already = int(seen.sum())
-            seen |= np.isin(keys, edge_numbers(entities, scored.edges))
-            found += int(seen.sum()) - already
+            parts.append(scene.score(some, tell))
+            hit = np.isin(left, edge_numbers(entities, parts[-1].edges))
+            found, left = found + int(hit.sum()), left[~hit]
             rows_done += some.walks
             used += len(np.unique(some.entity))
-            parts.append(scored)
         if parts:
-            scored = put_together(parts)
-            is_fact = np.isin(edge_numbers(entities, scored.edges), keys)
-            edges = candidates_of(scored, scored.predictions())
-            trials.append(Trial(scene.known, edges, torch.from_numpy(is_fact)))
+            trials.append(trial_of(scene.known, part.hidden, put_together(parts)))
         if over():
             break
     else:
@@ -365,8 +354,8 @@ def learn(
     return fitted.learned, {**fitted.learned.as_dict(), "made": made, "reliability": measured.as_dict()}
 
 
-def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[EdgeColumns, EdgeColumns, list[int]]]:
-    """In each round what is known, what is hidden, and of whom: half of the facts of some entities."""
+def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[HiddenPart, list[int]]]:
+    """Of some entities at a time half of the facts hidden, and who these are."""
     heads, relation, tails = (np.asarray(side, dtype=np.int64) for side in facts)
     degree = np.bincount(np.concatenate([heads, tails]), minlength=entities)
     seen = degree[degree > 0]
@@ -378,9 +367,7 @@ def _made_new(entities: int, facts: EdgeColumns, seed: int) -> Iterator[tuple[Ed
         chosen = usual[number * each : (number + 1) * each]
         gone = _halves(heads, tails, chosen, entities, rng)
         if gone.any():
-            sides = [(side[~gone], side[gone]) for side in (heads, relation, tails)]
-            known, hidden = ((sides[0][of], sides[1][of], sides[2][of]) for of in (0, 1))
-            yield known, hidden, chosen.tolist()
+            yield hide((heads, relation, tails), gone), chosen.tolist()
 
 
 def _halves(
