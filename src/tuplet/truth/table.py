@@ -469,9 +469,9 @@ class TruthTable:
     def fact_edges(self) -> FactEdges:
         """The observed edges in order of (relation, head, tail), parallel to `fact_prediction`."""
         table = self.flat
-        heads, relation, tails, _ = table.facts().triples()
-        truth = table.truth[table.observed & forward_entries(table.adjacency)]
-        return FactEdges(heads, relation, tails, truth, table.fact_source)
+        heads, relation, tails, entry = table.adjacency.triples()
+        kept = table.observed[entry]
+        return FactEdges(heads[kept], relation[kept], tails[kept], table.truth[entry[kept]], table.fact_source)
 
     def predictions(self) -> Predictions:
         """All edges with a prediction, in order of (relation, head, tail): an observed one as if it were unknown."""
@@ -556,10 +556,3 @@ def report_relation(progress: Report, step: str, rows: Adjacency, relation: int)
     edges = rows.view_entries[::2]
     if rows.edges:
         progress(step, int(edges[: relation + 1].sum()), rows.edges, "edges")
-
-
-def forward_entries(adjacency: Adjacency) -> Bools:
-    """Marks the entries of the views that go from head to tail."""
-    adjacency.touch()
-    per_view = np.diff(adjacency.row_ptr[adjacency.view_ptr])
-    return np.repeat(np.arange(len(per_view)) % 2 == 0, per_view)

@@ -82,12 +82,6 @@ def known_facts(store: StoreFiles) -> EdgeColumns:
     return observed_facts(store.graph, store.meta.observed)[:3]
 
 
-def facts_before(facts: EdgeColumns, first: int) -> EdgeColumns:
-    """The facts without those about entities from an id on."""
-    kept = (facts[0] < first) & (facts[2] < first)
-    return facts[0][kept], facts[1][kept], facts[2][kept]
-
-
 def facts_met(store: StoreFiles, facts: EdgeColumns) -> EdgeColumns:
     """The facts that the rows around new entities know of."""
     kept = ~_unmet(store, facts)
@@ -212,8 +206,10 @@ def network_for(store: StoreFiles, model: str | os.PathLike[str]) -> tuple[AnyGr
     from tuplet.predict.base import TrainingEdges
 
     network, digest = network_of(model)
-    facts = facts_before(known_facts(store), first_new(store))
-    suits = network.on(TrainingEdges({"train": facts}, first_new(store), len(store.graph.relations)))
+    (heads, relation, tails), first = known_facts(store), first_new(store)
+    kept = (heads < first) & (tails < first)
+    older = {"train": (heads[kept], relation[kept], tails[kept])}
+    suits = network.on(TrainingEdges(older, first, len(store.graph.relations)))
     return suits, f"{digest} sparse" if suits.network is network.second else digest
 
 
