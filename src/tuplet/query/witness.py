@@ -99,8 +99,7 @@ class Witnesses:
     @cached_property
     def _starts(self) -> NDArray[np.intp]:
         """The first atom of each clause; its atoms stand side by side."""
-        before = (None, *self.clause)
-        return np.array([j for j, number in enumerate(self.clause) if number != before[j]], np.intp)
+        return np.array(list(map(self.clause.index, dict.fromkeys(self.clause))), np.intp)
 
     def rest_on_facts(self) -> NDArray[np.bool_]:
         """Whether some clause of the witness holds on facts alone: positive atoms stated, negated ones not. [n]"""
