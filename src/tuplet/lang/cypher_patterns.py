@@ -40,7 +40,7 @@ from tuplet.lang.ast import (
     Value,
 )
 from tuplet.lang.reader import ExpressionReader, Lexicon, Syntax, Token, whole_number
-from tuplet.lang.rewrite import MAX_CLAUSES, conjunction, disjunction, rename
+from tuplet.lang.rewrite import MAX_CLAUSES, conjunction, disjunction, new_name, rename
 
 
 @dataclass(eq=False)
@@ -603,19 +603,13 @@ class PatternReader(ExpressionReader):
     def plain(self, name: str) -> str:
         """A variable without the signs that only backticks allow."""
         if not _PLAIN.fullmatch(name) and name not in self.renamed:
-            self.renamed[name] = re.sub(r"\W", "_", name)
-            while self.renamed[name] in self.taken:
-                self.renamed[name] += "_"
-            self.taken.add(self.renamed[name])
+            self.renamed[name] = new_name(re.sub(r"\W", "_", name), self.taken)
         return self.renamed.get(name, name)
 
     def new_name(self) -> str:
         """A name that is nowhere in the text."""
-        while True:
-            self.fresh += 1
-            name = f"_{self.fresh}"
-            if name not in self.taken:
-                return name
+        self.fresh += 1
+        return new_name("", self.taken, numbered=True)
 
     def no_null(self, token: Token) -> NoReturn:
         self.fail("nothing equals null; write IS NULL or IS NOT NULL", token)
