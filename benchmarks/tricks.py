@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import os
 import statistics
 import subprocess
@@ -173,6 +174,30 @@ def query_models() -> None:
         compare("statistics of entities", model._statistics, lambda: statistics(positive(model.entity)))
 
 
+def batches() -> None:
+    """Queries of a batch go through each step together, 16 at a time; without, one after another."""
+    import tuplet
+    from tuplet.cli import demo
+    from tuplet.query.limits import Deadline
+    from tuplet.server import models, service
+    from tuplet.server.limits import ServerLimits
+    from tuplet.server.metrics import ServerMetrics
+
+    with tempfile.TemporaryDirectory() as folder:
+        demo.run(lambda _: None, progress=False, keep=f"{folder}/demo")
+        store = tuplet.open(f"{folder}/demo")
+        served = service.Service({"world": store}, ServerLimits(), ServerMetrics())
+        entities, fresh = list(store.graph.entities)[:128], itertools.count()
+
+        def ask(together: int) -> None:
+            service._TOGETHER = together
+            at = next(fresh)  # each batch has queries that were not asked before
+            queries = [f"?x{at} : borders(?x{at}, <{name}>)" for name in entities]
+            served.batch(models.AskRequest(queries=queries), Deadline())
+
+        compare("batches, 128 queries", lambda: ask(16), lambda: ask(1), times=41)
+
+
 def layers() -> None:
     """One layer of a path network, there and back: compiled by numba; without, in plain torch (on one core)."""
     import torch
@@ -286,6 +311,7 @@ TRICKS: dict[str, Callable[[], None]] = {
     "remap": remap,
     "name-table": name_table,
     "query-models": query_models,
+    "batches": batches,
     "layers": layers,
     "gpu-layers": gpu_layers,
     "optimizers": optimizers,

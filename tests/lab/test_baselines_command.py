@@ -91,19 +91,19 @@ def test_over_http(made: Path) -> None:
     from tuplet.query.limits import NO_DEADLINE
     from tuplet.server.limits import ServerLimits, problem
     from tuplet.server.metrics import ServerMetrics
-    from tuplet.server.models import AskOptions
+    from tuplet.server.models import AskRequest
     from tuplet.server.service import Service
 
     store = tuplet.open(made / "store")
     service = Service({"world": store}, ServerLimits(), ServerMetrics())
     assert {"fit", "qto", "cqd"} <= set(service.engines(store))
     assert not {"lmpnn", "betae", "logice", "cone"} & set(service.engines(store))
-    answers = service.answer(AskOptions(engine="fit", options={"most": 3}), QUERY, NO_DEADLINE)
+    answers = service.answer(AskRequest(query=QUERY, engine="fit", options={"most": 3}), NO_DEADLINE)
     assert answers.about["options"] == {"most": 3}
     with pytest.raises(tuplet.TupletError, match="option 'model' is not taken over HTTP"):
-        service.answer(AskOptions(engine="cqd", options={"model": "/etc/passwd"}), QUERY, NO_DEADLINE)
+        service.answer(AskRequest(query=QUERY, engine="cqd", options={"model": "/etc/passwd"}), NO_DEADLINE)
     with pytest.raises(tuplet.TupletError) as refused:
-        service.answer(AskOptions(engine="qto"), TRIANGLE, NO_DEADLINE)
+        service.answer(AskRequest(query=TRIANGLE, engine="qto"), NO_DEADLINE)
     status, body = problem(refused.value)
     assert (status, body["kind"]) == (400, "unsupported")
     assert "position" not in body

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from uvicorn.loops.auto import auto_loop_factory
 
 from tuplet.server.connections import (
     HEAD_SIZE,
@@ -19,7 +20,6 @@ from tuplet.server.connections import (
     Connection,
     OpenConnections,
 )
-from tuplet.server.control import new_event_loop
 from tuplet.server.metrics import ServerMetrics
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -108,7 +108,7 @@ def with_worker(test: Callable[[Worker], Awaitable[None]]) -> Callable[[], None]
         await test(Worker())
 
     def running() -> None:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
             runner.run(run())
 
     running.__doc__ = test.__doc__

@@ -86,7 +86,7 @@ def service(bridges: Store) -> Service:
 
 def answered(service: Service, deadline: Deadline, **keys: Any) -> dict[str, Any]:
     request = models.AskRequest(**keys)
-    answers = service.answer(request, request.query or "", deadline)
+    answers = service.answer(request, deadline)
     return json.loads(to_json(answers, deadline))  # type: ignore[no-any-return]
 
 
@@ -151,7 +151,7 @@ def test_millions_are_counted_in_time(service: Service) -> None:
 
 def test_answers_that_were_not_written_are_not_shown(service: Service) -> None:
     clock = Clock()
-    answers = service.answer(models.AskOptions(k=1000), path(2), Deadline())
+    answers = service.answer(models.AskRequest(query=path(2), k=1000), Deadline())
     assert (len(answers), answers.bound) == (400, 0.0)
     deadline = Deadline(1.0, clock)
     clock.now = 2.0

@@ -149,14 +149,11 @@ def test_answers_are_counted_while_they_are_written(service: Service, form: str)
     """For clients that do not read nothing is written either, from the first slice on for which there is no room."""
     sending = Sending(4 << 20)
     whole = Service(service.stores, ServerLimits(max_answer_bytes=1 << 30), ServerMetrics())
-    answers = whole.answer(models.AskRequest(query=ALL["query"], k=ROWS), ALL["query"], whole.limits.deadline())
+    answers = whole.answer(models.AskRequest(query=ALL["query"], k=ROWS), whole.limits.deadline())
     write = {"json": json_pieces, "ndjson": to_lines}[form]
 
-    class Somebody:
-        asker = "somebody"
-
     def written() -> int:
-        outgoing = Outgoing(sending, Somebody())
+        outgoing = Outgoing(sending, "somebody")
         NOTES.set(RequestNotes(outgoing=outgoing))
         try:
             return sum(map(len, write(answers, whole.limits.deadline())))
@@ -186,11 +183,8 @@ def test_an_answer_that_is_closed_while_it_grows_is_not_counted() -> None:
             closing.join(0.1)  # it may wait for the end of this
             return taken
 
-    class Somebody:
-        asker = "somebody"
-
     sending = Interrupted(4 * LARGE)
-    outgoing = Outgoing(sending, Somebody())
+    outgoing = Outgoing(sending, "somebody")
     closing = threading.Thread(target=outgoing.close)
     outgoing.add(2 * LARGE)
     closing.join()

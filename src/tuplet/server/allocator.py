@@ -14,7 +14,7 @@ _PAUSE = 1.0  # seconds between a large request and the tidying: what it held is
 
 
 def settle() -> None:
-    """Choose what suits a server; where there is no glibc, nothing."""
+    """Tune glibc malloc to return freed memory; without glibc, nothing."""
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):
             library = ctypes.CDLL(None)
@@ -23,13 +23,13 @@ def settle() -> None:
 
 
 class Tidying:
-    """Gives back what is free, a moment after it was asked for; for many requests once."""
+    """Returns free memory to the system shortly after it was asked to; many requests in that time count once."""
 
     def __init__(self) -> None:
         self._pending = False
 
     def soon(self) -> None:
-        """Something large was freed, or will be in a moment."""
+        """Return memory in a moment."""
         if not self._pending and sys.platform == "linux":
             self._pending = True
             asyncio.get_running_loop().call_later(_PAUSE, self._begin)
@@ -40,6 +40,5 @@ class Tidying:
 
 
 def give_back() -> None:
-    """Give back to the system what is free."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -102,7 +102,7 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request: Request = scope[REQUEST]
-        outgoing = request.notes.outgoing = Outgoing(self.service.sending, request)
+        outgoing = request.notes.outgoing = Outgoing(self.service.sending, request.asker)
         try:
             reply = await self.reply(request)
             try:
@@ -114,7 +114,7 @@ class Resource:
             outgoing.close()
 
     async def reply(self, request: Request) -> Reply:
-        """What is answered, whatever happens; what is wrong with the request is an answer too."""
+        """Answer a request, whatever happens; an error is an answer too."""
         if request.method == "OPTIONS":
             return Reply(b"", 204, headers={"allow": self.allow})
         try:
@@ -127,7 +127,7 @@ class Resource:
             # What needs no key takes no body either: those of strangers are not kept.
             if operation.access != "open":
                 request.content = await self._read_body(request)
-                await self.service.served.enter(request.key)
+                request.notes.stores = await self.service.served.enter(request.key)
             return await self._answer(request, operation, operation.read_input(request))
         except (TupletError, ValidationError) as error:
             return refusal(error)
@@ -140,7 +140,7 @@ class Resource:
             return error_reply(500, "something went wrong inside the server", "internal")
 
     async def _answer(self, request: Request, operation: Operation, taken: Any) -> Reply:
-        """The answer of an operation; one that depends on the request and the generation alone may be kept."""
+        """Run an operation; an answer that depends on the request and the generation alone may be cached."""
         if operation.path not in TAGGED:
             return await operation.handle(request, taken)
         tag = request.tag(self.settings)

@@ -18,6 +18,7 @@ from tuplet.query.engine import Engine
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits, Only
 from tuplet.server.keys import KeyRefused
 from tuplet.server.limits import ServerLimits, with_place
+from tuplet.server.sparql_results import NO_BASE, BaseIri
 from tuplet.store import Store
 
 _FILTERS: tuple[Only | None, ...] = (None, "predicted", "observed")
@@ -40,14 +41,14 @@ class QueryService(ABC):
     """Stores by name, and the limits within which they answer."""
 
     limits: ServerLimits
+    base: BaseIri = NO_BASE  # where the IRIs of names begin
 
     @property
     @abstractmethod
     def stores(self) -> Mapping[str, Store]:
-        """The stores that whoever asks may see."""
+        """The stores that the client may see."""
 
     def named(self, name: str | None) -> str:
-        """The name of a store that may be seen; the first if none is given."""
         stores = self.stores
         if not stores:
             raise KeyRefused("this key opens none of the stores that are served")
@@ -58,16 +59,16 @@ class QueryService(ABC):
         return name
 
     def store(self, name: str | None = None) -> Store:
-        """The store of a name; the first if none is given."""
         return self.stores[self.named(name)]
 
     def engine(self, store: Store, name: str | None, deadline: Deadline) -> Engine[Any]:
-        """An engine, loaded; the time of loading is not the request's."""
+        """An engine, loaded; loading does not use up the time of the request."""
         with deadline.paused():
             return store.engine(name)
 
     def accept(self, query: Query, graph: KnowledgeGraph) -> Query:
-        """Refuse a query that is too large for this server."""
+        """The query with names in place of their IRIs; one that is too large for this server is refused."""
+        query = self.base.query(query, graph)
         self.limits.check_query(query)
         return query
 

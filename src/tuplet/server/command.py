@@ -28,7 +28,7 @@ from tuplet.store import open_store
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Everything that parent and workers share but sockets."""
+    """The settings that parent and workers share."""
 
     stores: tuple[tuple[str, str], ...]  # names and paths
     key_file: str | None = None
@@ -42,7 +42,7 @@ class ServerSettings:
     lazy: bool = False  # whether engines are loaded when they are first asked for
 
     def with_absolute_paths(self) -> ServerSettings:
-        """The same with absolute paths: a worker that starts later, perhaps in another folder, finds the same files."""
+        """Make paths absolute, for a worker that starts later and perhaps in another folder."""
         return replace(
             self,
             stores=tuple((name, os.path.abspath(path)) for name, path in self.stores),
@@ -86,20 +86,21 @@ def start(settings: ServerSettings, host: str, port: int, workers: int | None, r
     with tempfile.TemporaryDirectory(prefix="tuplet-serve-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before prometheus_client is imported
         settings = _check_settings(settings.with_absolute_paths(), host, count)
-        from tuplet.server.control import new_event_loop
-        from tuplet.server.supervisor import supervise
+        from uvicorn.loops.auto import auto_loop_factory
 
-        with bind_socket(host, port) as listening, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        from tuplet.server.supervisor import Supervisor
+
+        with bind_socket(host, port) as listening, asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
 
             def answering() -> None:
                 log.info("%d workers; a search holds at most %d MB", count, (settings.limits.max_memory or 0) >> 20)
                 ready(listening.getsockname()[1])
 
-            runner.run(supervise(settings, count, listening, answering))
+            runner.run(Supervisor(settings, count, listening, answering).run())
 
 
 def _check_settings(settings: ServerSettings, host: str, workers: int) -> ServerSettings:
-    """The settings with what they leave open; what is wrong with them is said here, in one line."""
+    """Check the settings, in one line if one is wrong, and fill in what they leave open."""
     from tuplet.server.guard import Cors, check_proxies
     from tuplet.server.sparql_results import BaseIri
 
@@ -116,7 +117,7 @@ def _check_settings(settings: ServerSettings, host: str, workers: int) -> Server
 
 
 def check_keys(key_file: str | None, host: str) -> KeyFile | None:
-    """The keys of a server, all of them as they should be; only one that nobody else can reach needs none."""
+    """Read the keys of a server strictly; only a server that nobody else can reach needs none."""
     if key_file is not None:
         keys = KeyFile(key_file, strict=True)
         if warning := keys.warning():
@@ -158,7 +159,6 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(arguments: argparse.Namespace) -> None:
-    """Run the command."""
     fields = {"scopes": arguments.scope, "stores": arguments.key_stores, "expires": arguments.expires}
     told = [f"{word}={value}" for word, value in fields.items() if value is not None]
     if told and not arguments.new_key:
@@ -209,7 +209,6 @@ LOGS = ("access_log", "log_format")
 
 
 def serve_tools(arguments: argparse.Namespace) -> None:
-    """Run the command."""
     if find_spec("mcp") is None:
         raise BadInput("tools for agents need the package mcp; pip install 'tuplet[mcp]'")
     if arguments.http is None and (arguments.api_key_file or arguments.host or arguments.access_log):

@@ -45,7 +45,7 @@ log = logging.getLogger("tuplet.server")
 
 
 class Connection(HttpToolsProtocol):
-    """One connection. It is idle before its first request and between two."""
+    """One connection; it is idle before its first request and between two."""
 
     def __init__(self, connections: OpenConnections, address: str) -> None:
         super().__init__(connections.config, connections.state, {})
@@ -143,7 +143,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def refuse(self, status: int, reason: str) -> None:
-        """Say what is wrong before there is a request, or in its body, and close."""
+        """Answer an error that has no request yet, or lies in its body, and close."""
         log.info("%s: %s", self.address, reason)
         cycle = self.cycle
         if cycle is not None and cycle.more_body and not cycle.response_started and self._running is cycle:
@@ -195,7 +195,6 @@ class Connection(HttpToolsProtocol):
             super().shutdown()
 
     def look(self, now: float) -> None:
-        """End what waits for too long."""
         unsent = self.transport.get_write_buffer_size()
         if not unsent or self._unsent - unsent >= SEND_LEAST or not self._unsent:
             self._unsent, self._unsent_since = unsent, now
@@ -223,11 +222,9 @@ class ConnectionCounts:
             self._slot, self._counts = slot, memoryview(mmap.mmap(file.fileno(), 0)).cast("i")
 
     def set(self, count: int, slot: int | None = None) -> None:
-        """Set the number of this worker, or of the one of a slot."""
         self._counts[self._slot if slot is None else slot] = count
 
     def is_least(self) -> bool:
-        """Whether no other worker has fewer."""
         return all(count < 0 or count >= self._counts[self._slot] for count in self._counts)
 
 
@@ -266,7 +263,7 @@ class OpenConnections:
     # --- accepting -------------------------------------------------------------------------------------------------
 
     def listen(self, listening: socket.socket) -> None:
-        """Take connections from a socket from now on."""
+        """Accept connections from a socket from now on."""
         self._listening = listening
         listening.setblocking(False)
         self._add(0)
@@ -320,7 +317,6 @@ class OpenConnections:
             log.warning("cannot accept connections: %s%s", error.strerror, advice)
 
     def take(self, connection: socket.socket, address: str) -> None:
-        """Serve a connection if there is room for it."""
         full = self._from[address] >= self._most_each
         if (full or self._count >= self._most) and not self.make_room(1 + self._most // 50, address if full else None):
             self._metrics.count("tuplet_connections_refused_total")
@@ -350,7 +346,6 @@ class OpenConnections:
             made.shutdown()
 
     def forget(self, connection: Connection) -> None:
-        """A connection has ended."""
         if connection in self.open:
             self.open.discard(connection)
             self._add(-1, connection.address)
@@ -366,7 +361,7 @@ class OpenConnections:
             self._empty.set()
 
     def make_room(self, count: int, address: str | None = None) -> int:
-        """Close so many idle connections, those that are idle for longest, if given of one address."""
+        """Close the connections that are idle longest, of one address if given; returns their number."""
         idle = [one for one in self.open if not one.busy and address in (None, one.address)]
         chosen = sorted(idle, key=lambda one: one.since)[:count]
         for one in chosen:
@@ -383,12 +378,11 @@ class OpenConnections:
         self._loop.call_later(1.0, self._tick)
 
     def look(self, now: float) -> None:
-        """End the connections that wait for too long."""
         for one in list(self.open):
             one.look(now)
 
     async def drain(self, patience: float) -> None:
-        """Accept those that wait, close what is idle, finish what is not; cut off what takes longer than `patience`."""
+        """Accept waiting connections, close idle ones, finish the others within `patience` seconds."""
         self.draining = True
         for _ in range(BACKLOG):
             if not self._accept():

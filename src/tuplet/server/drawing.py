@@ -154,7 +154,6 @@ def _clause(literals: tuple[Formula, ...], graph: KnowledgeGraph) -> dict[str, A
 
 
 def _is_relation(term: Term) -> bool:
-    """Whether a term is the relation that a variable stands for."""
     return isinstance(term, Constant) and term.name.kind == "variable"
 
 
@@ -166,7 +165,7 @@ def _term(term: Term, graph: KnowledgeGraph) -> dict[str, Any]:
 
 
 def _label(name: Name, kind: str, graph: KnowledgeGraph) -> str:
-    """How a name is shown: its label; itself if it has none or is not known."""
+    """The label of a name; the name itself if it has none or is unknown."""
     if name.kind == "variable":
         return f"?{name.text}"
     words = graph.entities if kind == "entity" else graph.relations
@@ -250,7 +249,6 @@ def _variables(clause: models.DrawnClause) -> list[str]:
 
 
 def _holds(text: str, part: str, position: int) -> bool:
-    """Whether a part of a text holds a position, or ends there."""
     start = text.find(part)
     return start <= position <= start + len(part)
 

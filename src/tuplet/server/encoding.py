@@ -100,12 +100,12 @@ def json_pieces(answers: Answers, deadline: Deadline, most: float = math.inf) ->
 
 
 def to_json(answers: Answers, deadline: Deadline, most: float = math.inf) -> bytes:
-    """The JSON schema of an answer."""
+    """The JSON schema of an answer, in one piece."""
     return b"".join(json_pieces(answers, deadline, most))
 
 
 def to_lines(answers: Answers, deadline: Deadline, most: float = math.inf) -> list[bytes]:
-    """Lines of JSON: first what was asked and what is known of the rest, then tuple by tuple."""
+    """Lines of JSON: first the head, then answer by answer."""
     slices, head = in_time(answers, answers.rows, b"\n", deadline, most)
     return [piece + b"\n" for piece in (encode(head), *slices)]
 
@@ -149,7 +149,6 @@ def takes_gzip(accepted: str) -> bool:
 
 
 def packed(pieces: Sequence[bytes]) -> list[bytes]:
-    """The same, compressed quickly."""
     squeeze = zlib.compressobj(1, wbits=31)
     found = [squeezed for piece in pieces if (squeezed := squeeze.compress(piece))]
     return [*found, squeeze.flush()]

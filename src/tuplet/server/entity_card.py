@@ -76,7 +76,7 @@ def _views(source: Source, entity: int) -> Iterator[tuple[int, bool]]:
 
 
 def _worth(group: dict[str, Any]) -> tuple[bool, float, int]:
-    """What is stated comes before what is believed, and the better believed before the rest; forward before inverse."""
+    """Sort key: stated before predicted, likelier before less likely, forward before inverse."""
     stated, predicted = group["observed"], group["predicted"]
     best = max((one["truth"] for one in predicted["shown"]), default=0.0)
     return not stated["count"], -best if not stated["count"] else 0.0, group["inverse"]
@@ -92,7 +92,7 @@ def _part(source: Source, row: Row, offset: int, k: int) -> dict[str, Any]:
 
 
 def _types(source: Source, entity: int) -> list[dict[str, str]]:
-    """What the entity is, by stated facts."""
+    """The types of an entity, by stated facts."""
     graph = source.graph
     candidates = (graph.types, *(find_relation(Name(name), graph) for name in _TYPE_NAMES))
     relation = next((number for number in candidates if number >= 0), -1)

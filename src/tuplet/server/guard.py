@@ -55,7 +55,7 @@ class Cors:
         return bool(origin) and (ANY in self.origins or origin.lower() in map(str.lower, self.origins))
 
     def headers(self, request: Request, allow: str) -> dict[str, str]:
-        """What an answer says to a page of another origin; `allow`: the methods, if that is all that was asked."""
+        """The CORS headers of an answer; `allow`: the methods, if the request asked for them alone."""
         origin = request.header("origin")
         if not self.allows(origin):
             return {}  # it only depends on who asks
@@ -98,12 +98,11 @@ OPEN = ("/", "/health", "/ready", "/favicon.ico", "/openapi.json")
 
 
 def is_open(path: str) -> bool:
-    """Whether an address needs no key and no store."""
     return path in OPEN or path.startswith("/web/")
 
 
 class Guard:
-    """A middleware that refuses who may not ask, and says to pages of other origins whether they may."""
+    """Middleware that rejects requests by host, origin or API key, and adds CORS headers."""
 
     def __init__(
         self, app: ASGIApp, keys: KeyFile | None, cors: Cors = NO_CORS, scopes: Sequence[KeyScope] = ()
@@ -129,7 +128,7 @@ class Guard:
         await app(scope, receive, send_with_cors if self.cors.origins else send)
 
     def find_refusal(self, request: Request) -> Reply | None:
-        """Why a request is not looked at; None if it is, and then its owner is known."""
+        """The refusal of a request; None if it may pass, and then its owner is known."""
         if self.keys is None:
             # Without keys only this machine may ask: no page of another site, and no name that was bent to point here.
             host = request.header("host").lower()
@@ -173,7 +172,7 @@ def check_proxies(given: Sequence[str]) -> tuple[str, ...]:
 
 
 class RequestLog:
-    """A middleware that makes the `Request` of a scope, counts it and writes it down once it is over."""
+    """Middleware that makes the `Request` of a scope; once it is over, counts and logs it."""
 
     def __init__(
         self,
@@ -216,9 +215,7 @@ class RequestLog:
             log.warning("%s: API key %s %s", request.source, refused, request.owner, extra={"path": request.path[:100]})
         slow = self.access.request(request, status, sent, seconds)
         if self.metrics is not None:
-            self.metrics.count_request(request.route, status, seconds, sent, request.owner)
-            if noted.queue is not None:
-                self.metrics.count_wait(noted.queue)
+            self.metrics.count_request(request.route, status, seconds, sent, request.owner, noted.queue)
             if refused:
                 self.metrics.count("tuplet_keys_refused_total", refused)
             if slow:

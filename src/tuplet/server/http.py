@@ -23,7 +23,6 @@ from tuplet.server.encoding import WORTH_PACKING, encode, packed, takes_gzip
 from tuplet.server.keys import KeyOwner, KeyRefused, KeyScope
 from tuplet.server.limits import LARGE, problem
 from tuplet.server.logs import RequestNotes, request_id
-from tuplet.server.snapshots import SEEN
 
 Access = Literal["open", "read", "write", "admin"]
 
@@ -60,16 +59,16 @@ class Request(starlette.requests.Request):
         self.notes = RequestNotes(request_id(self.header("x-request-id")))
 
     def header(self, name: str) -> str:
-        """A header, or nothing."""
+        """A header, or an empty text."""
         return self.fields.get(name.encode(), b"").decode("latin-1")
 
     @property
     def asker(self) -> str:
-        """Who shares places with himself alone: the owner of a key, else an address."""
+        """The client that shares places and budgets with no other: the owner of a key, else an address."""
         return f"key {self.owner}" if self.owner else self.source
 
     async def gone(self) -> None:
-        """Returns when the client has gone."""
+        """Wait until the client has gone."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
@@ -83,9 +82,9 @@ class Request(starlette.requests.Request):
 
         Its bytes may differ: it is a weak one.
         """
-        seen = SEEN.get()
+        stores = self.notes.stores
         said = (self.query_string.encode(), *(self.fields.get(name, b"") for name in (b"accept", b"content-type")))
-        words = _VERSION, settings, b"" if seen is None else seen.state, self.path.encode(), *said, self.content
+        words = _VERSION, settings, b"" if stores is None else stores.state, self.path.encode(), *said, self.content
         return f'W/"{blake2b(b"|".join(words), digest_size=16).hexdigest()}"'
 
 
@@ -100,7 +99,6 @@ class Reply:
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
         return len(self.body) if isinstance(self.body, bytes) else sum(map(len, self.body))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,14 +112,13 @@ class Reply:
         await send({"type": "http.response.body", "body": pieces[-1] if pieces else b""})
 
     def _pieces(self) -> Sequence[bytes]:
-        """The body in pieces that are not large."""
         body = self.body
         if isinstance(body, bytes) and len(body) > LARGE:
             return [body[start : start + LARGE] for start in range(0, len(body), LARGE)]
         return [body] if isinstance(body, bytes) else body
 
     def packed_for(self, request: Request) -> Reply:
-        """The same, compressed if it is worth it and the client takes it."""
+        """Compress a body if that is worth it and the client accepts it."""
         if self.size < WORTH_PACKING or "content-encoding" in self.headers:
             return self
         vary = ", ".join(filter(None, (self.headers.get("vary"), "accept-encoding")))
@@ -137,7 +134,7 @@ Handler: TypeAlias = Callable[[Request, Any], Awaitable[Reply]]  # the second is
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation."""
+    """One thing that the server does."""
 
     method: str
     path: str
@@ -153,7 +150,7 @@ class Operation:
     tables: type[BaseModel] | None = None  # the body may be a table too; then these parameters are in the address
 
     def check(self, key: KeyOwner | None) -> None:
-        """Refuse a key that is for other things. Without any keys this machine alone asks, and changes nothing."""
+        """Refuse a key without the scope. Without any keys only this machine asks, and changes nothing."""
         if key is None and self.access == "write":
             raise KeyRefused("facts are changed with a key that may write; see --api-key-file and --new-key")
         if key is not None and self.access != "open" and not key.may(*_OPENED_BY[self.access]):
@@ -187,12 +184,10 @@ class HTTPProblem(TupletError):
 
 
 def error_reply(status: int, error: str, kind: str, headers: Mapping[str, str] | None = None) -> Reply:
-    """An error in words as an answer."""
     return Reply(encode({"error": error, "kind": kind}), status, headers=headers or {})
 
 
 def refusal(error: TupletError | ValidationError) -> Reply:
-    """An error as an answer."""
     if isinstance(error, HTTPProblem):
         return error_reply(error.status, error.message, "request", error.headers)
     if isinstance(error, TupletError):

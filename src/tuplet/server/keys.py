@@ -25,13 +25,12 @@ from tuplet.errors import BadInput, TupletError, unknown
 
 KeyScope: TypeAlias = Literal["read", "write", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
-PREFIX = "tup_"
 LOOK = 1.0  # seconds between two looks at the key file
 log = logging.getLogger("tuplet.server")
 
 
 class KeyRefused(TupletError):
-    """A key that opens other things than what it was used for."""
+    """A key without the scope or store that it was used for."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,12 @@ class KeyOwner:
     expires: date | None = None  # from this day on, in UTC, the key opens nothing
 
     def may(self, *scopes: KeyScope) -> bool:
-        """Whether the key has one of the scopes."""
         return not self.scopes.isdisjoint(scopes)
 
     def sees(self, store: str) -> bool:
-        """Whether the key opens a store."""
         return self.stores is None or store in self.stores
 
     def expired(self, today: date | None = None) -> bool:
-        """Whether its time is over."""
         return self.expires is not None and (today or datetime.now(UTC).date()) >= self.expires
 
     @staticmethod
@@ -97,7 +93,7 @@ class KeyOwner:
         return KeyOwner(name, frozenset(cast(Iterable[KeyScope], scopes)), stores, expires)
 
     def words(self) -> str:
-        """The inverse of `from_words`, behind the hash; what is as usual is not written."""
+        """The inverse of `from_words`; defaults are left out."""
         said = []
         if self.scopes != {"read"}:
             said.append(f"scopes={','.join(scope for scope in SCOPES if scope in self.scopes)}")
@@ -131,7 +127,7 @@ class KeyFile:
         self.refresh()
 
     def owner(self, key: str) -> KeyOwner | None:
-        """Whose key it is; it may have expired."""
+        """The owner of a key, perhaps expired; None of an unknown one."""
         if monotonic() >= self._next:
             self.refresh()
         return self.owners.get(hash_of(key))
@@ -172,7 +168,7 @@ class KeyFile:
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, KeyOwner], list[str]]:
-    """The keys of a file, and what is wrong with lines that are none."""
+    """The keys of a file, and errors of its lines."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -194,13 +190,8 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, KeyOwner], list[str]]
     return owners, wrong
 
 
-def new_key() -> str:
-    """A fresh random key."""
-    return PREFIX + secrets.token_urlsafe(32)
-
-
 def hash_of(key: str) -> str:
-    """What is kept of a key."""
+    """The hash that is stored instead of a key."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 
@@ -213,7 +204,7 @@ def add_key(path: str | os.PathLike[str], name: str, fields: Iterable[str] = ())
     known = target.read_text(encoding="utf-8") if target.exists() else ""
     if any(line.startswith(f"{name}:") for line in known.splitlines()):
         raise BadInput(f"{path} has a key named {name!r} already; remove its line to replace it")
-    key = new_key()
+    key = f"tup_{secrets.token_urlsafe(32)}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as file:

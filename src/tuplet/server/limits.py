@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from tuplet.errors import (
     BadInput,
@@ -70,7 +70,7 @@ class ServerLimits:
                 raise BadInput(f"{flag(name)} must be positive, not {value}")
 
     def settled(self, workers: int) -> ServerLimits:
-        """The same with a share of the memory for each search of so many processes."""
+        """The same with a share of the memory for each search of `workers` processes."""
         if self.max_memory is not None:
             return self
         searches = self.max_concurrent + self.max_concurrent // 2 + HELD * self.max_concurrent  # those that wait, too
@@ -115,7 +115,7 @@ class ServerLimits:
         return Deadline(self.max_time if timeout is None else timeout, clock)
 
     def within(self, limits: Limits, timeout: float | None = None) -> Limits:
-        """The limits of a question, k settled, if this server goes as far; what they leave open is the server's."""
+        """Settled limits of a question as far as this server allows; it fills in what they leave open."""
         last = limits.offset + (limits.k if isinstance(limits.k, int) else 0)
         if limits.k == "all" or last > self.max_k:
             asked = f"k is {limits.k}" + (f" after {limits.offset} skipped" if limits.offset else "")
@@ -130,7 +130,7 @@ class ServerLimits:
 
 
 def memory_there_is() -> int:
-    """Bytes that this process may use: those of the machine, or of the container or unit it runs in."""
+    """Bytes that this process may use: of the machine, or of its container or systemd unit."""
     there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError, IndexError):
         group = _GROUP / Path("/proc/self/cgroup").read_text().splitlines()[-1].split(":", 2)[2].lstrip("/")
@@ -154,14 +154,12 @@ _LONG_WORD = re.compile(r"[^\s]{150,}?(?=['\s;]|$)")
 
 
 class OverLimit(BudgetExceeded):
-    """A request that is larger than this server takes."""
-
     def __init__(self, limit: str, message: str) -> None:
         super().__init__(message, limit=limit)
 
 
 class TooBusy(TupletError):
-    """No place left for one more query right now."""
+    """No place is free for one more query."""
 
 
 # The first class that an error belongs to says its status and its kind.
@@ -215,7 +213,7 @@ def brief(text: str, most: int = 1000) -> str:
 
 @contextmanager
 def with_place(text: str) -> Iterator[None]:
-    """An unsafe variable is found in a syntax tree; here its error gets the place where the query first names it."""
+    """Add to the error of an unsafe variable the place where the query first names it."""
     try:
         yield
     except UnsafeQuery as error:
@@ -257,7 +255,7 @@ class Sending:
             return True
 
     def sent(self, owner: str, size: int) -> None:
-        """It is gone, or its client is."""
+        """Stop counting: it is sent, or its client has gone."""
         with self._turn:
             self._put(owner, self.owners[owner] - size)
 
@@ -268,45 +266,38 @@ class Sending:
             self.owners.pop(owner, None)
 
     def unread(self, owner: str) -> bool:
-        """Whether so much of an owner's answers is not read that no other large one fits."""
+        """Whether an owner leaves too much unread for another large answer."""
         own = self.owners[owner]
         return own > 0 and own + LARGE > self.most // 2
-
-
-class Asker(Protocol):
-    """Who an answer is for: known once his key was looked at."""
-
-    @property
-    def asker(self) -> str: ...
 
 
 class Outgoing:
     """One answer: its bytes count while it is written, too, so that no more is written than may be on its way."""
 
-    def __init__(self, sending: Sending, request: Asker) -> None:
-        self._sending, self._request = sending, request
+    def __init__(self, sending: Sending, owner: str) -> None:
+        self._sending, self._owner = sending, owner
         self._size = self._counted = 0
         self._closed = False
         self._turn = threading.Lock()  # it is written in a thread and closed in the loop
 
     def add(self, size: int) -> None:
-        """So many bytes more are written; `TooBusy` where too many are on their way already."""
+        """Count more bytes; `TooBusy` where too many are on their way."""
         self.settle(self._size + size)
 
     def settle(self, size: int) -> None:
-        """It is so large, all in all."""
+        """Count this size in all."""
         self._size, counted = size, size if size > LARGE else 0
         with self._turn:
             if counted == self._counted:
                 return
-            if self._closed or not self._sending.takes(self._request.asker, counted, self._counted):
+            if self._closed or not self._sending.takes(self._owner, counted, self._counted):
                 raise TooBusy("too many large answers are on their way; try again in a moment")
             self._counted = counted
 
     def close(self) -> None:
-        """Read, or refused, or nobody waits for it."""
+        """Stop counting."""
         with self._turn:
             self._closed = True
             if self._counted:
-                self._sending.sent(self._request.asker, self._counted)
+                self._sending.sent(self._owner, self._counted)
                 self._counted = 0

@@ -22,6 +22,7 @@ from tuplet.settings import check, knob
 if TYPE_CHECKING:
     from tuplet.server.http import Request
     from tuplet.server.limits import Outgoing
+    from tuplet.server.snapshots import StoresAtOnce
 
 SLOW = "tuplet.server.slow"  # the logger of slow queries
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
@@ -33,7 +34,7 @@ _SANE = re.compile(r"[\w.:/+=@-]{1,128}", re.ASCII)
 
 @dataclass(slots=True)
 class RequestNotes:
-    """The notes of one request."""
+    """Log context of one request."""
 
     id: str = ""
     queue: float | None = None  # seconds until it was its turn, where it had to have one
@@ -44,6 +45,7 @@ class RequestNotes:
     pruned: str | None = None  # what stopped the search of one of them
     refused: str = ""  # what is wrong with its key
     outgoing: Outgoing | None = None  # the bytes of its answer
+    stores: StoresAtOnce | None = None  # those it may see; None where it sees none, or all
 
     def written(self, size: int) -> None:
         """Note bytes of the answer; `TooBusy` where too many are on their way already."""
@@ -51,7 +53,7 @@ class RequestNotes:
             self.outgoing.add(size)
 
     def asked(self, store: str, engine: str, query: str, pruned: str | None) -> None:
-        """Note a query, one of several perhaps."""
+        """Note a query, perhaps one of several."""
         self.store, self.engine = store, engine
         self.queries += 1
         self.query = self.query or query[:LONGEST_QUERY]
@@ -63,7 +65,7 @@ NOTES: ContextVar[RequestNotes] = ContextVar("NOTES")
 
 
 def notes() -> RequestNotes:
-    """The notes of the request at hand; outside of requests, some that nobody reads."""
+    """Log context of the current request; outside of requests, an empty one."""
     return NOTES.get(None) or RequestNotes()
 
 
@@ -78,7 +80,7 @@ def request_id(given: str) -> str:
 
 @dataclass(frozen=True)
 class LogSettings:
-    """What is logged, and how: flags of `tuplet serve`."""
+    """Flags of `tuplet serve` about logs."""
 
     access_log: str | None = knob(None, "file that gets a line for every request; - is the standard output")
     log_format: str = knob("text", "how lines are written", choices=("text", "json"))
@@ -95,7 +97,6 @@ class LogSettings:
             raise BadInput(f"--slow is {self.slow!r}; it must not be negative")
 
     def with_absolute_paths(self) -> LogSettings:
-        """The same for a process in another folder."""
         file = self.access_log
         return self if file in (None, "-") else replace(self, access_log=os.path.abspath(file))
 
@@ -130,7 +131,6 @@ class Repeats(logging.Filter):
         self._kinds: dict[tuple[str, str], tuple[float, int]] = {}  # since when, how many
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is written."""
         if record.name == SLOW:
             return True
         kind = (record.name, str(record.msg))
@@ -154,12 +154,11 @@ class PlainLines(logging.Formatter):
         super().__init__("%(when)s %(levelname)s [%(process)d] %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         record.when = when(record.created)
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line without its traceback: what is logged may hold what a client sent, so no line breaks."""
+        """The line; its text may come from a client, so no line breaks."""
         return one_line(super().formatMessage(record))
 
 
@@ -172,7 +171,6 @@ class JSONLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         line: dict[str, Any] = {
             "time": when(record.created),
             "level": record.levelname.lower(),
@@ -210,7 +208,7 @@ log = logging.getLogger("tuplet.server")
 
 
 class AccessFile(WatchedFileHandler):
-    """A file that several processes append lines to; one that was moved away is made anew."""
+    """A file that several processes append to; one that was moved away is created again."""
 
     def _open(self) -> TextIOWrapper:
         try:
@@ -219,14 +217,12 @@ class AccessFile(WatchedFileHandler):
             raise BadInput(f"cannot write the access log {self.baseFilename}: {error.strerror}") from None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a line."""
         try:
             super().emit(record)
         except BadInput as error:
             log.error("%s", error)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say in the log what is wrong with the file."""
         log.error("cannot write the access log: %s", sys.exc_info()[1])
 
 
@@ -235,7 +231,7 @@ Value: TypeAlias = str | int | float | bool | None
 
 
 class AccessLog:
-    """Writes down the requests of one process."""
+    """Log of the requests of one process."""
 
     def __init__(self, settings: LogSettings) -> None:
         file = settings.access_log
@@ -247,7 +243,7 @@ class AccessLog:
         self._slow_log = logging.getLogger(SLOW)
 
     def request(self, request: Request, status: int, sent: int, seconds: float) -> bool:
-        """Write down a request that is over; returns whether it was slow."""
+        """Log a finished request; returns whether it was slow."""
         noted = request.notes
         slow = self._slow is not None and seconds > self._slow
         if self._file is None and not slow:

@@ -46,7 +46,7 @@ Context = ServerRequestContext[Any, Any]
 
 
 class ToolServer:
-    """Answers requests of clients with a toolbox; `seen` says what part of it a request may use."""
+    """Answers clients with a toolbox; `seen` chooses the part of it that a request may use."""
 
     def __init__(self, tools: Toolbox, seen: Callable[[Context], Toolbox] | None = None) -> None:
         self.tools, self.seen = tools, seen or (lambda context: tools)
@@ -67,7 +67,7 @@ class ToolServer:
 
     @asynccontextmanager
     async def _lifespan(self, server: Server[None]) -> AsyncIterator[None]:
-        """Compile while the client says hello: a call that comes first waits for what it needs, not for everything."""
+        """Compile while the client connects: an early call waits for what it needs, not for everything."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(to_thread.run_sync, self._warm, abandon_on_cancel=True))
             yield
@@ -82,7 +82,6 @@ class ToolServer:
     # --- tools -----------------------------------------------------------------------------------------------------
 
     async def list_tools(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        """All tools, described for the stores that the client may see."""
         reads = types.ToolAnnotations(
             read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
         )
@@ -100,7 +99,7 @@ class ToolServer:
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(self, context: Context, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        """What a tool gives, as data and as text; of a mistake what is wrong, so that the client can mend it."""
+        """The result of a tool as data and text; of a mistake the error, so that the client can fix it."""
         tools = self.seen(context)
         try:
             found = await self._in_thread(tools, asked)
@@ -111,7 +110,7 @@ class ToolServer:
         return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=found, is_error=wrong)
 
     async def _in_thread(self, tools: Toolbox, asked: types.CallToolRequestParams) -> dict[str, Any]:
-        """The call in a thread, at most so many at once; it ends when the client goes away or cancels it."""
+        """Run a call in a thread; it ends when the client goes away or cancels it."""
         if self.places.statistics().tasks_waiting >= self.tools.limits.max_waiting:
             raise TooBusy("too many calls at once; try again")
         deadline = tools.deadline(asked.arguments)
@@ -137,7 +136,6 @@ class ToolServer:
         return types.ListResourcesResult(resources=resources)
 
     async def read_resource(self, context: Context, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        """One of them as text."""
         uri = str(asked.uri)
         if uri == GRAMMAR:
             text, kind = grammar(), "text/markdown"
@@ -150,7 +148,6 @@ class ToolServer:
         return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, text=text, mime_type=kind)])
 
     async def list_prompts(self, context: Context, _: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
-        """The one prompt there is."""
         arguments = [types.PromptArgument(name="question", description="in your own words", required=True)]
         names = list(self.seen(context).stores)
         if len(names) > 1:
@@ -161,7 +158,6 @@ class ToolServer:
         )
 
     async def get_prompt(self, context: Context, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """The prompt for a question."""
         given = asked.arguments or {}
         if asked.name != PROMPT or "question" not in given:
             raise MCPError(types.INVALID_PARAMS, f"the prompt is {PROMPT!r}, and its argument 'question'")
@@ -221,7 +217,6 @@ def guarded_tools(tools: Toolbox, keys: KeyFile | None, logs: LogSettings | None
 def listen(
     tools: Toolbox, host: str, port: int, key_file: str | None, logs: LogSettings, say: Callable[[str], None]
 ) -> None:
-    """Serve until stopped."""
     if not 0 <= port <= 65535:
         raise BadInput(f"a port is a number up to 65535, not {port}")
     keys = check_keys(key_file, host)

@@ -39,7 +39,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True)
 class MetricFamily:
-    """A metric: its kind, what it says, and its labels."""
+    """A metric."""
 
     name: str
     kind: Kind
@@ -47,7 +47,6 @@ class MetricFamily:
     labels: tuple[str, ...] = ()
 
     def register(self, registry: CollectorRegistry) -> Any:
-        """The metric as `prometheus_client` counts it."""
         match self.kind:
             case "counter":
                 return Counter(self.name, self.text, self.labels, registry=registry)
@@ -134,25 +133,31 @@ class ServerMetrics:
         both = (self._child(name, store, engine) for name in ("tuplet_queries_total", "tuplet_query_seconds"))
         return *both, self._child("tuplet_answers_total", store)
 
-    def count_request(self, route: str, status: int, seconds: float = 0.0, sent: int = 0, key: str = "") -> None:
-        """Count one request that is over; `route` is the path of the table of routes, not what was sent."""
+    def count_request(
+        self,
+        route: str,
+        status: int,
+        seconds: float = 0.0,
+        sent: int = 0,
+        key: str = "",
+        queued: float | None = None,
+    ) -> None:
+        """Count a finished request; `route` is a path of the table of routes, not what was sent."""
         statuses, took, bodies, gone = self._route(route)
         statuses["429" if status == 429 else f"{status // 100}xx"].inc()
         took.observe(seconds)
         bodies.inc(sent)
+        if queued is not None:
+            self._queued.observe(queued)
         if status == CLIENT_GONE:
             gone.inc()
         if key:
             self._child("tuplet_requests_by_key_total", key).inc()
 
-    def count_wait(self, seconds: float) -> None:
-        """Count the time that one request waited for its turn."""
-        self._queued.observe(seconds)
-
     def count_answers(
         self, store: str, engine: str, seconds: float, answers: int, exact: bool = True, pruned: str | None = None
     ) -> None:
-        """Count one query that was answered."""
+        """Count an answered query."""
         queries, took, tuples = self._engine(store, engine)
         queries.inc()
         tuples.inc(answers)
@@ -161,19 +166,17 @@ class ServerMetrics:
             self.count("tuplet_queries_inexact_total", pruned if pruned in REASONS else NOT_PROVEN)
 
     def count(self, name: str, *labels: str) -> None:
-        """Count one thing that is rare."""
+        """Count a rare event."""
         self._child(name, *labels).inc()
 
     def set_generation(self, store: str, number: int) -> None:
-        """Set what this process serves from now on."""
         self._child("tuplet_generation", store).set(number)
 
     def text(self) -> str:
-        """The metrics of all processes in Prometheus' text format."""
         return generate_latest(self).decode()
 
     def collect(self) -> Iterator[Metric]:
-        """All families. A dead process runs nothing and waits for nothing, but what it counted stays."""
+        """All families. Gauges of dead processes are dropped, their counters stay."""
         folder = _folder()
         if folder is None:
             found = {metric.name: metric for metric in self._registry.collect()}
@@ -199,7 +202,7 @@ def _empty(name: str) -> Metric:
 
 
 def _process_metrics(roles: list[tuple[str, int]], supervisor: int | None) -> dict[str, Metric]:
-    """What the system knows of each process; of one that is gone, or on a system without /proc, nothing."""
+    """Process metrics (Linux); none of a process that has ended."""
     found = {metric.name: metric for metric in map(_empty, FAMILIES) if metric.name.startswith("process_")}
     for role, pid in [*roles, *([("supervisor", supervisor)] if supervisor else [])]:
         labels = {"role": role, "pid": str(pid)}

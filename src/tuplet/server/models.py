@@ -18,6 +18,7 @@ from tuplet.lang.ast import Form
 from tuplet.query.limits import Limits, Only
 from tuplet.query.logic import LogicName
 from tuplet.query.schema import AnswerDict, AnswersDict, Fact, Provenance, schema_fields
+from tuplet.truth.edit import EditReport
 
 Text = Annotated[str, Key(min_length=1, max_length=100_000)]
 Grounding = dict[str, StrictStr | StrictInt]
@@ -25,7 +26,7 @@ Scalar = bool | int | float | str
 
 
 def _plain(given: Any) -> Any:
-    """One line instead of one for each type that it might have been."""
+    """A check with one line of error, not one for each type that a parameter may have."""
     if all(isinstance(item, Scalar) for item in (given if isinstance(given, list) else [given])):
         return given
     raise PydanticCustomError("parameter", "a parameter is text, a number, true, false or a list of these")
@@ -56,49 +57,31 @@ def _key(limit: Field[Any], hint: Any) -> Any:
     return hint, Key(description=limit.metadata["help"], **made)
 
 
+class QueryRequest(StrictTypes):
+    """A query, and what it is asked with."""
+
+    query: Text
+    grounding: Grounding | None = None
+    parameters: Parameters | None = None
+
+
+class BatchQuery(QueryRequest):
+    """One query of a batch, with its own k."""
+
+    k: Whole | None = None
+
+
 _HINTS = get_type_hints(Limits)
 _LimitKeys: Any = create_model(
     "_LimitKeys", __base__=StrictTypes, **{limit.name: _key(limit, _HINTS[limit.name]) for limit in fields(Limits)}
 )
 
 
-class AskOptions(_LimitKeys):  # type: ignore[misc]
-    """How queries are answered: the fields of `Limits`, the flags of `tuplet ask`."""
+class AskRequest(_LimitKeys):  # type: ignore[misc]
+    """One `query`, or a batch of `queries`, and how they are answered: the flags of `tuplet ask`."""
 
     store: str | None = Key(default=None, description="which store, where several are served; the first if not given")
     engine: str | None = Key(default=None, description="exact (default), crisp, ns3, ...: see /schema")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check(cls, keys: Any) -> Any:
-        """`Limits` refuses in the words that it has for everybody; the types here are for the description."""
-        if isinstance(keys, Mapping):
-            if isinstance(keys.get("memory"), str):  # in Python a text will do
-                text = "memory must be a number of bytes, such as 2147483648 for 2G"
-                raise PydanticCustomError("limit", "{text}", {"text": text})
-            try:
-                Limits(**{name: keys[name] for name in _HINTS if name in keys})
-            except TupletError as error:
-                raise PydanticCustomError("limit", "{text}", {"text": str(error)}) from None
-        return keys
-
-    def limits(self) -> Limits:
-        """The limits that were asked for."""
-        return Limits(**{name: getattr(self, name) for name in self.model_fields_set if name in _HINTS})
-
-
-class BatchQuery(StrictTypes):
-    """One query of a batch, with its own k."""
-
-    query: Text
-    k: Whole | None = None
-    grounding: Grounding | None = None
-    parameters: Parameters | None = None
-
-
-class AskRequest(AskOptions):
-    """One `query`, or a batch of `queries`."""
-
     query: Text | None = Key(default=None, description="SPARQL, logic text, Cypher, EFOk-CQA or BetaE")
     queries: list[Text | BatchQuery] | None = None
     grounding: Grounding | None = Key(default=None, description="of an EFOk-CQA string")
@@ -111,28 +94,39 @@ class AskRequest(AskOptions):
         json_schema_extra={"examples": [{"query": "SELECT ?x WHERE { ?x :borders :france }", "k": 5}]}
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, keys: Any) -> Any:
+        """Check with the messages of `Limits`; the types here serve the description."""
+        if isinstance(keys, Mapping):
+            if isinstance(keys.get("memory"), str):  # in Python a text will do
+                text = "memory must be a number of bytes, such as 2147483648 for 2G"
+                raise PydanticCustomError("limit", "{text}", {"text": text})
+            try:
+                Limits(**{name: keys[name] for name in _HINTS if name in keys})
+            except TupletError as error:
+                raise PydanticCustomError("limit", "{text}", {"text": str(error)}) from None
+        return keys
 
-class PlanRequest(StrictTypes):
+    def limits(self) -> Limits:
+        return Limits(**{name: getattr(self, name) for name in self.model_fields_set if name in _HINTS})
+
+
+class PlanRequest(QueryRequest):
     """A query to be planned, not run."""
 
-    query: Text
     store: str | None = None
     engine: str | None = None
-    grounding: Grounding | None = None
-    parameters: Parameters | None = None
 
 
-class ExplainRequest(StrictTypes):
+class ExplainRequest(QueryRequest):
     """One tuple of a query: `values` names an entity for every variable asked for."""
 
-    query: Text
     values: dict[str, str]
     store: str | None = None
     logic: LogicName = "product"
-    evidence: bool = Key(default=False, description="list the stated facts that speak for each predicted one")
+    evidence: bool = Key(default=False, description="list the stated facts that are evidence for each predicted one")
     timeout: float | None = Key(default=None, gt=0, allow_inf_nan=False, description="seconds")
-    grounding: Grounding | None = None
-    parameters: Parameters | None = None
 
 
 class ParseRequest(StrictTypes):
@@ -144,9 +138,9 @@ class ParseRequest(StrictTypes):
 
 
 class StoreParameters(Strict):
-    """Which store is meant."""
+    """Which store is meant; it stands in the address where there is no JSON."""
 
-    store: str | None = None
+    store: str | None = Key(default=None, description="which store, where several are served; the first if not given")
 
 
 Name = Annotated[str, Key(min_length=1, max_length=10_000)]
@@ -154,14 +148,8 @@ Triple = tuple[Name, Name, Name]
 Plain = bool | int | float | Annotated[str, Key(max_length=100_000)]
 
 
-class ChangeParameters(Strict):
-    """What is said in the address where the body is a table of facts."""
-
-    store: str | None = Key(default=None, description="which store, where several are served; the first if not given")
-
-
-class AddParameters(ChangeParameters):
-    """What is said in the address where the body is a table of facts to be added."""
+class AddParameters(StoreParameters):
+    """What stands in the address where the body is a table of facts to be added."""
 
     new_entities: bool = Key(default=False, description="the facts may name entities that the store does not have")
 
@@ -180,7 +168,7 @@ class AddRequest(AddParameters):
     model_config = ConfigDict(json_schema_extra={"examples": [{"facts": [["france", "borders", "spain"]]}]})
 
 
-class RemoveRequest(ChangeParameters):
+class RemoveRequest(StoreParameters):
     """Facts, and values of attributes, that are stated no longer."""
 
     facts: list[Triple] = []
@@ -190,14 +178,14 @@ class RemoveRequest(ChangeParameters):
 
 
 class SearchParameters(StoreParameters):
-    """What is looked for."""
+    """A search for entities."""
 
     search: Annotated[str, Key(max_length=200)] = ""
     limit: Annotated[int, Key(ge=1, le=100)] = 20
 
 
 class EntityParameters(StoreParameters):
-    """An entity, and how much of what is known about it."""
+    """An entity, and how much about it."""
 
     name: Annotated[str, Key(min_length=1, max_length=10_000, description="a name, or a label that no other has")]
     k: Annotated[int, Key(ge=0, le=100, description="stated and predicted neighbours of each relation")] = 5
@@ -275,20 +263,22 @@ class WriteRequest(Strict):
 
 
 def _body(name: str, about: str, keys: Mapping[str, Any], perhaps: Mapping[str, Any] | None = None) -> Any:
-    """A model of what is sent: types by key; those of `perhaps` may be null or left out."""
-    found: dict[str, Any] = {key: (kind, ...) for key, kind in keys.items()}
-    found |= {key: (kind | None, None) for key, kind in (perhaps or {}).items()}
+    """A model of what is sent: types, perhaps with a sentence, by key; those of `perhaps` may be left out."""
+    found: dict[str, Any] = {}
+    for key, hint in {**keys, **(perhaps or {})}.items():
+        kind, text = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+        given: dict[str, Any] = {"default_factory": lambda: None} if perhaps and key in perhaps else {}
+        found[key] = kind, Key(description=text, **given)
     return create_model(name, __doc__=about, **found)
 
 
 def _schema_body(name: str, kind: Any, text: str, /, **types: Any) -> Any:
     """A type of the answer's schema as a model; `types` are those of keys whose type is a model, too."""
-    keys: dict[str, Any] = {}
+    keys: tuple[dict[str, Any], dict[str, Any]] = {}, {}
     for key, (hint, always) in schema_fields(kind).items():
         plain, about = get_args(get_args(hint)[0] if get_origin(hint) is NotRequired else hint)
-        told = Key(description=about) if always else Key(default_factory=lambda: None, description=about)
-        keys[key] = types.get(key, plain), told
-    return create_model(name, __doc__=text, **keys)
+        keys[not always][key] = Annotated[types.get(key, plain), about]
+    return _body(name, text, *keys)
 
 
 AnswerBody = _schema_body(
@@ -329,7 +319,7 @@ DrawingBody = _body(
     {
         "language": Literal["logic", "sparql", "cypher", "efok", "betae"],
         **dict.fromkeys(("logic", "sparql", "cypher"), str | None),
-        "refused": Annotated[dict[str, str], Key(description="why a language has no words for the query")],
+        "refused": Annotated[dict[str, str], "why a language has no words for the query"],
         "graph": DrawingGraph | None,
         "problem": ErrorBody | None,
     },
@@ -411,7 +401,7 @@ SparqlProof = _body(
     "What is known of the tuples that are not listed.",
     {
         "exact": bool,
-        "bound": Annotated[float, Key(description="no other tuple has more truth")],
+        "bound": Annotated[float, "no other tuple has more truth"],
         "pruned": str | None,
     },
 )
@@ -425,9 +415,9 @@ ServedGeneration = _body(
     "ServedGeneration",
     "What is served of a store.",
     {
-        "generation": Annotated[int, Key(description="counts the changes of a store; 0 of a plain graph")],
-        "hash": Annotated[str, Key(description="of everything that answers depend on")],
-        "graph": Annotated[str, Key(description="hash of the graph; each answer has it too")],
+        "generation": Annotated[int, "counts the changes of a store; 0 of a plain graph"],
+        "hash": Annotated[str, "of everything that answers depend on"],
+        "graph": Annotated[str, "hash of the graph; each answer has it too"],
     },
 )
 HealthBody = _body(
@@ -436,10 +426,10 @@ HealthBody = _body(
     {
         "status": Literal["ok", "degraded"],
         "version": str,
-        "workers": Annotated[int, Key(description="processes that there should be")],
-        "serving": Annotated[int, Key(description="processes that answer")],
+        "workers": Annotated[int, "processes that there should be"],
+        "serving": Annotated[int, "processes that answer"],
     },
-    {"problem": str, "stores": dict[str, ServedGeneration]},
+    {"problem": str | None, "stores": dict[str, ServedGeneration]},
 )
 ReadyBody = _body("ReadyBody", "That requests are welcome here.", {"ready": Literal[True]})
 ReloadBody = _body(
@@ -452,18 +442,6 @@ ChangedBody = _body(
         "store": str,
         "generation": int,
         "graph": str,
-        "added": int,
-        "already": Annotated[int, Key(description="were stated before")],
-        "updated": Annotated[int, Key(description="were stated with another truth")],
-        "removed": int,
-        "shown_as_predicted": Annotated[int | None, Key(description="of the removed: are predicted now")],
-        "not_found": Annotated[int, Key(description="were not stated")],
-        "duplicates": Annotated[int, Key(description="were given more than once")],
-        "new_entities": list[str],
-        "values_added": int,
-        "values_removed": int,
-        "predicted": int,
-        "waiting": Annotated[int, Key(description="new entities whose predictions `tuplet update` has to compute")],
-        "why": Annotated[str | None, Key(description="nothing can be predicted about them")],
+        **get_type_hints(EditReport, include_extras=True),
     },
 )

@@ -30,7 +30,6 @@ ERRORS: Mapping[int, str] = {
 
 
 def describe(operations: Iterable[Operation]) -> dict[str, Any]:
-    """The description of the operations that are described."""
     shown = [operation for operation in operations if operation.described]
     schemas = _Schemas(shown)
     paths: dict[str, dict[str, Any]] = {}
@@ -99,5 +98,5 @@ class _Schemas:
         self.made = {key: schema for ((key, mode), _), schema in made.items()}
 
     def find(self, kind: Any) -> Any:
-        """The schema of a model, as a reference where it has a name; one that is a schema already, as it is."""
+        """A reference to the schema of a model; a kind that is a schema already, as it is."""
         return kind if isinstance(kind, Mapping) else self.made[repr(kind)]

@@ -87,8 +87,6 @@ _ADDRESS = re.compile(r"/web/(?:([0-9a-f]{12})/)?(.+)")
 
 @dataclass(frozen=True)
 class Asset:
-    """A file as it is sent."""
-
     body: bytes
     packed: bytes | None  # by gzip, where that is shorter
     media: str
@@ -133,7 +131,7 @@ class Assets:
         return text.replace('="web/', f'="web/{self.version}/')
 
     def reply(self, request: Request) -> Reply:
-        """The file of an address; one of another version is sent as well, but not kept."""
+        """The file of an address; one of another version is sent, but not cached."""
         address = _ADDRESS.fullmatch(request.path)
         name = address[2] if address else NAMES.get(request.path, "")
         asset = self.files.get(name)

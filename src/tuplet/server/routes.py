@@ -32,7 +32,7 @@ _MOST_WAITING = 8  # writers of one process; each has its facts in memory
 
 
 class Editor:
-    """The writer of one process; those of others have their turns too, by the lock of the store."""
+    """Edits stores, one change of this process at a time; the lock of the store serves other processes."""
 
     def __init__(self, served: ServedStores, patience: float) -> None:
         self._served, self._patience = served, patience  # seconds to wait for writers elsewhere
@@ -53,7 +53,7 @@ class Editor:
 
         return await self._change(name, change)
 
-    async def remove(self, name: str, request: Request, asked: models.ChangeParameters) -> dict[str, Any]:
+    async def remove(self, name: str, request: Request, asked: models.StoreParameters) -> dict[str, Any]:
         """`POST /remove`: facts are no longer stated; each shows its prediction again."""
 
         def change(store: Store) -> EditReport:
@@ -113,7 +113,7 @@ def operations(service: Service) -> list[Operation]:
 def _make(
     address: str, handle: Handler, takes: Any = None, gives: Any = None, media: str = JSON, **more: Any
 ) -> Operation:
-    """An operation by `METHOD /path`; the function that handles it says what it is called and what it does."""
+    """An operation by `METHOD /path`, named and described by its handler."""
     method, path = address.split()
     summary = (handle.__doc__ or "").partition("\n")[0].rstrip(".")
     return Operation(method, path, handle.__name__, summary, handle, takes, {media: gives}, **more)
@@ -131,7 +131,7 @@ def _asking(service: Service) -> list[Operation]:
             return await service.run(request, deadline, lambda: service.batch(asked, deadline))
 
         def work() -> Reply:
-            answers = service.answer(asked, asked.query or "", deadline, asked.grounding, asked.parameters)
+            answers = service.answer(asked, deadline)
             most = service.limits.max_answer_bytes
             if asked.format == "json":
                 return Reply(json_pieces(answers, deadline, most))
@@ -154,7 +154,7 @@ def _asking(service: Service) -> list[Operation]:
         return Reply(text.encode(), media=PROMETHEUS)
 
     def searches(work: Callable[[Any, Deadline], bytes]) -> Handler:
-        """It waits for a place, and has a deadline."""
+        """An operation with a place and a deadline."""
 
         @wraps(work)
         async def handle(request: Request, asked: Any) -> Reply:
@@ -164,7 +164,7 @@ def _asking(service: Service) -> list[Operation]:
         return handle
 
     def looks_up(work: Callable[[Any], bytes]) -> Handler:
-        """It takes but a moment."""
+        """An operation that is quick."""
 
         @wraps(work)
         async def handle(request: Request, asked: Any) -> Reply:
@@ -238,12 +238,12 @@ def _changing(service: Service) -> list[Operation]:
         """Add facts; afterwards all workers know them."""
         return Reply(encode(await editor.add(service.named(asked.store), request, asked)))
 
-    async def remove(request: Request, asked: models.ChangeParameters) -> Reply:
+    async def remove(request: Request, asked: models.StoreParameters) -> Reply:
         """Remove facts; afterwards no worker states them."""
         return Reply(encode(await editor.remove(service.named(asked.store), request, asked)))
 
     writing: dict[str, Any] = {"access": "write", "statuses": (409, 503)}
-    added, removed = models.AddParameters, models.ChangeParameters
+    added, removed = models.AddParameters, models.StoreParameters
     return [
         _make("GET /health", health, gives=models.HealthBody, access="open"),
         _make("GET /ready", ready, gives=models.ReadyBody, access="open", statuses=(503,)),
@@ -254,7 +254,7 @@ def _changing(service: Service) -> list[Operation]:
 
 
 def _problem(text: str, key: KeyOwner | None) -> str:
-    """What is wrong; it names stores and files, so a key that does not open all of them learns no more than that."""
+    """A problem that names stores and files; a key that opens only some stores learns less."""
     return (
         "a store cannot be opened; the log says more" if text and key is not None and key.stores is not None else text
     )

@@ -43,7 +43,7 @@ class FairQueue(Generic[T]):
         return (what for own in self._by_owner.values() for what in own)
 
     def add(self, owner: str, what: T) -> None:
-        """Put something at the end of what its owner has here; `TooBusy` where the row is full."""
+        """Add at the end of what the owner has here; `TooBusy` where the queue is full."""
         own = self._by_owner.get(owner, ())
         if self._most is not None and (self._count >= self._most or len(own) >= max(1, self._most // 2)):
             raise TooBusy(f"{self._count} requests are waiting already; try again in a moment")
@@ -51,7 +51,6 @@ class FairQueue(Generic[T]):
         self._count += 1
 
     def remove(self, owner: str, what: T) -> None:
-        """Take something out of the middle."""
         own = self._by_owner[owner]
         own.remove(what)
         self._count -= 1
@@ -59,7 +58,7 @@ class FairQueue(Generic[T]):
             del self._by_owner[owner]
 
     def take(self, may: Callable[[str], bool] = lambda owner: True) -> T | None:
-        """The first of the next owner who may; the owner goes to the end of the row."""
+        """Pop from the next owner that may (round robin)."""
         for owner, own in self._by_owner.items():
             if may(owner):
                 self._count -= 1
@@ -79,7 +78,7 @@ _TO_END = (0.2, 1.0)  # share of the time, at most so many seconds, in which a q
 
 
 class ClientGone(Exception):
-    """Nobody waits for this answer any more."""
+    """No client waits for this answer any more."""
 
 
 class OwnersMemory:
@@ -100,7 +99,7 @@ class OwnersMemory:
         self._held: dict[str, dict[object, int]] = {}
 
     def fits(self, owner: str, search: object, size: int) -> bool:
-        """Whether a search may hold so much; one that holds no more than its part of what there is always may."""
+        """Whether a search may hold `size` bytes; one that holds no more than its share always may."""
         if self._most is None:
             return True
         held = self._held.setdefault(owner, {})
@@ -111,7 +110,6 @@ class OwnersMemory:
         return fits
 
     def over(self, owner: str, search: object) -> None:
-        """A search holds nothing any more."""
         held = self._held.get(owner)
         if held is not None:
             held.pop(search, None)
@@ -120,7 +118,7 @@ class OwnersMemory:
 
 
 class Turn(Brake, Generic[T]):
-    """One query: held at a look while others have their turn, ended where nobody waits for its answer."""
+    """A scheduled search: held while others have their turn, ended when its client has gone."""
 
     def __init__(
         self,
@@ -139,11 +137,10 @@ class Turn(Brake, Generic[T]):
         self._gate: threading.Event | None = None
 
     def hold(self) -> None:
-        """Wait at the next look."""
+        """Wait at the next look at the clock."""
         self._gate = threading.Event()
 
     def free(self) -> None:
-        """Go on."""
         gate, self._gate = self._gate, None
         if gate is not None:
             gate.set()
@@ -247,7 +244,6 @@ class Places:
     # --- those who wait for a place --------------------------------------------------------------------------------
 
     def _may(self, owner: str) -> bool:
-        """Whether there is a place for one more of this owner."""
         room = len(self._inside) < self._places and self._owners[owner] < max(1, self._places // 2)
         return room and not self._unread(owner)
 
@@ -260,7 +256,7 @@ class Places:
             turn.timer = loop.call_later(left, self._refuse, turn)
 
     def _refuse(self, turn: Turn[Any]) -> None:
-        """A query that has waited for all of its time."""
+        """Refuse a search that has waited for all of its time."""
         self._waiting.remove(turn.owner, turn)
         self._stop_waiting(turn)
         if turn.done.done():
@@ -277,7 +273,7 @@ class Places:
             turn.timer.cancel()
 
     def _abandon(self, turn: Turn[Any]) -> None:
-        """Nobody waits for this one any more."""
+        """Drop a search whose client has gone."""
         if turn.lane is self._waiting:
             self._waiting.remove(turn.owner, turn)
             self._stop_waiting(turn)
@@ -300,7 +296,6 @@ class Places:
         self._threads.submit(self._work, turn)
 
     def _work(self, turn: Turn[Any]) -> None:
-        """The work of a turn, in a thread."""
         result: Any = None
         failed: BaseException | None = None
         try:
@@ -333,7 +328,6 @@ class Places:
             turn.done.set_result(result)
 
     def _leave(self, turn: Turn[Any]) -> None:
-        """Give the place of a turn free."""
         del self._inside[turn]
         self._owners[turn.owner] -= 1
         if not self._owners[turn.owner]:
@@ -341,7 +335,7 @@ class Places:
         self._admit()
 
     def _step_aside(self, turn: Turn[Any], now: float) -> None:
-        """From the short lane to the long one, or to those who wait for it; if these are too many it stays."""
+        """Move a search to the long lane or the queue for it; if both are full it stays."""
         if len(self._long) >= self._long_places and len(self._held) >= self._most_held:
             return
         self._leave(turn)

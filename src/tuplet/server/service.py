@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import asdict
 from functools import partial
@@ -13,13 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from tuplet import settings
 from tuplet.engines.given import explain, judge
 from tuplet.errors import BadInput, TupletError, unknown
-from tuplet.graph.graph import KnowledgeGraph
 from tuplet.graph.names import Finder
-from tuplet.lang.ast import Query
 from tuplet.query import evidence
 from tuplet.query.answers import Answers
 from tuplet.query.ask import Question, ask, plan_text
-from tuplet.query.contents import examples
+from tuplet.query.contents import by_facts, examples
 from tuplet.query.engine import Engine
 from tuplet.query.limits import DEFAULT_K, Deadline, Limits
 from tuplet.server import models
@@ -39,13 +37,11 @@ from tuplet.store import Store
 
 T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
-_TOGETHER = 16  # queries of a batch that go through each step together: a processor is quicker at one thing at a time
+_TOGETHER = 16  # queries of a batch that go through each step together: docs/contributing/tricks.md has the gain
 _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
 
 
 class PreparedQuery(NamedTuple):
-    """A query that can be asked."""
-
     store: str
     question: Question
     engine: Engine[Any]
@@ -69,8 +65,9 @@ class Service(QueryService):
 
     @property
     def stores(self) -> Mapping[str, Store]:
-        """The stores that the request at hand sees."""
-        return self.served.seen()
+        """The stores that the request at hand sees; outside of requests, all."""
+        seen = notes().stores
+        return self.served.current if seen is None else seen
 
     def warm(self) -> None:
         """Load what is compiled before the first request."""
@@ -91,7 +88,7 @@ class Service(QueryService):
 
     def _warm(self, name: str, store: Store) -> None:
         self.engines(store)  # plug-ins are loaded here, never because a request names one
-        self._described(store, name, tuple(self.served.current))
+        self._described(store)
         ask_all(store, [store.engine()], None)
 
     # --- places ----------------------------------------------------------------------------------------------------
@@ -101,11 +98,11 @@ class Service(QueryService):
         return await self.places.run(request.asker, deadline, self._packed(request, work), request.gone)
 
     async def aside(self, request: Request, work: Callable[[], Reply | bytes]) -> Reply:
-        """Do something small that is no search, one after another: neither the loop nor a place waits for it."""
+        """Do something quick, one request after another, apart from searches and the event loop."""
         return await self.small.run(request.asker, self.limits.deadline(), self._packed(request, work), request.gone)
 
     def _packed(self, request: Request, work: Callable[[], Reply | bytes]) -> Callable[[], Reply]:
-        """The same work for a thread that sees what the request sees; what it gives is made ready to be sent."""
+        """The same work for a thread, with the context of the request; its reply is compressed there."""
 
         def packed() -> Reply:
             found = work()
@@ -116,7 +113,7 @@ class Service(QueryService):
     # --- queries ---------------------------------------------------------------------------------------------------
 
     def engine(self, store: Store, name: str | None, deadline: Deadline) -> Engine[Any]:
-        """The engine of a name, loaded; the time of loading is not the request's."""
+        """The engine of a name, loaded; loading does not use up the time of the request."""
         served = self.engines(store)
         name = name or store.default_engine
         if name not in served:
@@ -125,34 +122,13 @@ class Service(QueryService):
             served[name].load(store.source)
         return served[name]
 
-    def accept(self, query: Query, graph: KnowledgeGraph) -> Query:
-        """Names in place of their IRIs, and no query that is too large."""
-        return super().accept(self.base.query(query, graph), graph)
-
-    def answer(
-        self,
-        asked: models.AskOptions,
-        text: str,
-        deadline: Deadline,
-        grounding: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        default_k: int = DEFAULT_K,
-    ) -> Answers:
+    def answer(self, asked: models.AskRequest, deadline: Deadline, default_k: int = DEFAULT_K) -> Answers:
         """The answers of one query, within the limits; `default_k` where neither the request nor the query has one."""
-        return self.search(self.prepare(asked, text, deadline, grounding, parameters, default_k), deadline)
+        return self.search(self.prepare(asked, deadline, default_k), deadline)
 
-    def prepare(
-        self,
-        asked: models.AskOptions,
-        text: str,
-        deadline: Deadline,
-        grounding: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        default_k: int = DEFAULT_K,
-    ) -> PreparedQuery:
-        """A query that is read and checked, with its engine and its limits."""
+    def prepare(self, asked: models.AskRequest, deadline: Deadline, default_k: int = DEFAULT_K) -> PreparedQuery:
         start = deadline.clock()
-        try:
+        with self._counting_errors():
             limits = asked.limits()
             for key in limits.options:
                 if key in NOT_CHOSEN:
@@ -160,25 +136,26 @@ class Service(QueryService):
             name = self.named(asked.store)
             store = self.stores[name]
             engine = self.engine(store, asked.engine, deadline)
-            question = self.question(store, text, grounding, parameters)
+            question = self.question(store, asked.query or "", asked.grounding, asked.parameters)
             limits = self.settled(limits, question, deadline, default_k)
-        except TupletError as error:
-            self.metrics.count("tuplet_query_errors_total", problem(error)[1]["kind"])
-            raise
         return PreparedQuery(name, question, engine, limits, deadline.clock() - start)
 
     def search(self, query: PreparedQuery, deadline: Deadline) -> Answers:
-        """The answers of a query that was prepared."""
-        start = deadline.clock()
-        try:
+        start, engine = deadline.clock(), query.engine.name
+        with self._counting_errors():
             answers = ask(query.question, query.engine, judge, query.limits, deadline.before(*_TO_ENCODE))
-        except TupletError as error:
-            self.metrics.count("tuplet_query_errors_total", problem(error)[1]["kind"])
-            raise
-        engine, took = query.engine.name, deadline.clock() - start + query.seconds
+        took = deadline.clock() - start + query.seconds
         self.metrics.count_answers(query.store, engine, took, len(answers), answers.exact, answers.pruned)
         notes().asked(query.store, engine, query.question.text, answers.pruned)
         return answers
+
+    @contextmanager
+    def _counting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except TupletError as error:
+            self.metrics.count("tuplet_query_errors_total", problem(error)[1]["kind"])
+            raise
 
     def batch(self, request: models.AskRequest, deadline: Deadline) -> bytes:
         """`POST /ask` with several queries: each has its answers or its error, all share the time of one request."""
@@ -188,12 +165,11 @@ class Service(QueryService):
                 "batch", f"the batch has {len(queries)} queries, this server takes at most {self.limits.max_batch}"
             )
         results: list[bytes] = []
-        room = self.limits.max_answer_bytes
+        most = room = self.limits.max_answer_bytes
 
-        def prepare(given: str | models.BatchQuery) -> PreparedQuery:
-            one = models.BatchQuery(query=given) if isinstance(given, str) else given
-            asked = request if one.k is None else request.model_copy(update={"k": one.k})
-            return self.prepare(asked, one.query, deadline, one.grounding, one.parameters)
+        def prepare(query: str | models.BatchQuery) -> PreparedQuery:
+            keys = {"query": query} if isinstance(query, str) else query.model_dump(exclude_none=True)
+            return self.prepare(request.model_copy(update=keys), deadline)
 
         def search(query: PreparedQuery) -> Answers:
             if deadline.over():
@@ -202,7 +178,6 @@ class Service(QueryService):
 
         def written(answers: Answers) -> bytes:
             if room < 0:
-                most = self.limits.max_answer_bytes
                 raise self._used_up("bytes", f"the {most:,} bytes that this server sends to a request are used up")
             return to_json(answers, deadline, room)
 
@@ -249,36 +224,31 @@ class Service(QueryService):
 
     def schema(self, asked: models.StoreParameters) -> bytes:
         """Stores, engines, relations with counts, attributes, examples, limits."""
-        name = self.named(asked.store)
-        return self._described(self.stores[name], name, tuple(self.stores))
+        return encode(self.describe(self.named(asked.store)))
 
-    def _schema(self, store: Store, name: str, names: tuple[str, ...]) -> bytes:
-        about = store.info()
-        relations, graph = store.graph.relations, store.graph
-        counts = store.source.facts.relation_edges.tolist()
-        often = sorted(range(len(relations)), key=lambda i: (-counts[i], relations.name(i)))
-        return encode(
-            {
-                "stores": names,
-                "store": name,
-                "entities": len(graph.entities),
-                "facts": sum(counts),
-                "predicted": store.source.truth is not None,
-                "generation": about.get("generation"),
-                "truth_age": about.get("truth_age"),
-                "relations": [
-                    {"name": relations.name(i), "label": relations.label(i), "count": counts[i]} for i in often
-                ],
-                "attributes": self._attributes(store),
-                "prefixes": dict(graph.prefixes.known),
-                "engines": list(self.engines(store)),
-                "examples": examples(store.source),
-                "limits": {name.removeprefix("max_"): value for name, value in asdict(self.limits).items()},
-            }
-        )
+    def describe(self, name: str) -> dict[str, Any]:
+        """A store as `/schema` describes it."""
+        return {"stores": list(self.stores), "store": name, **self._described(self.stores[name])}
+
+    def _schema(self, store: Store) -> dict[str, Any]:
+        about, graph, counts = store.info(), store.graph, store.source.facts.relation_edges.tolist()
+        name, label = graph.relations.name, graph.relations.label
+        return {
+            "entities": len(graph.entities),
+            "facts": sum(counts),
+            "predicted": store.source.truth is not None,
+            "generation": about.get("generation"),
+            "truth_age": about.get("truth_age"),
+            "relations": [{"name": name(i), "label": label(i), "count": counts[i]} for i in by_facts(store.source)],
+            "attributes": self._attributes(store),
+            "prefixes": dict(graph.prefixes.known),
+            "engines": list(self.engines(store)),
+            "examples": examples(store.source),
+            "limits": {name.removeprefix("max_"): value for name, value in asdict(self.limits).items()},
+        }
 
     def _attributes(self, store: Store) -> list[dict[str, Any]]:
-        """The attributes by the words that name them: what kind of values, and how many."""
+        """Attributes by the words that name them: kind and number of values."""
         words = store.source.attribute_words.short
         found: dict[tuple[str, str], int] = {}
         for column in store.graph.attributes.columns:
@@ -310,7 +280,7 @@ class Service(QueryService):
 
 
 def _engines(store: Store) -> dict[str, Engine[Any]]:
-    """The engines that a store can be asked with over HTTP, its default one first."""
+    """The engines that answer over HTTP, the default one first."""
     found: dict[str, Engine[Any]] = {}
     for name in (store.default_engine, *settings.list_plugins("engines")):
         with suppress(TupletError):  # one that another package offers may not load
@@ -324,10 +294,7 @@ def _finder(store: Store) -> Finder:
 
 
 def _or_error(step: Callable[[Any], T], given: Any) -> T | TupletError:
-    """The next step of a query, unless one has failed."""
-    if isinstance(given, TupletError):
-        return given
     try:
-        return step(given)
+        return given if isinstance(given, TupletError) else step(given)
     except TupletError as error:
         return error

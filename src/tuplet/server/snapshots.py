@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from tuplet.errors import TupletError
@@ -20,7 +19,6 @@ from tuplet.server.keys import KeyOwner
 from tuplet.store import Store
 
 T = TypeVar("T")
-P = ParamSpec("P")
 _SOON = 2.0  # seconds in which the parent says how all are
 log = logging.getLogger("tuplet.server")
 
@@ -30,7 +28,6 @@ class StoresAtOnce(dict[str, Store]):
 
     @cached_property
     def state(self) -> bytes:
-        """Changes when one of them does."""
         return repr(_generations(self)).encode()
 
     @cached_property
@@ -38,18 +35,13 @@ class StoresAtOnce(dict[str, Store]):
         return {}
 
     def limited_to(self, names: frozenset[str]) -> StoresAtOnce:
-        """Some of them."""
         if names not in self._parts:
             self._parts[names] = StoresAtOnce({name: store for name, store in self.items() if name in names})
         return self._parts[names]
 
 
-# What the request at hand sees. It goes with the request into threads, and no route can forget it.
-SEEN: ContextVar[StoresAtOnce | None] = ContextVar("SEEN", default=None)
-
-
 class ServedStores:
-    """Stores by name."""
+    """The stores that this process serves, and their switch to newer generations."""
 
     def __init__(self, stores: Mapping[str, Store], warm: Callable[[str, Store], None] = lambda name, store: None):
         self.current = StoresAtOnce(stores)
@@ -62,22 +54,16 @@ class ServedStores:
         self._control: Control | None = None
 
     def generations(self) -> Generations:
-        """Number and hash of what is served."""
         return _generations(self.current)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def enter(self, key: KeyOwner | None) -> None:
-        """Let the request at hand see the stores that its key opens, at the generation served from now on."""
+    async def enter(self, key: KeyOwner | None) -> StoresAtOnce:
+        """The stores that a key opens, at the generation served from now on; no request sees others."""
         while self._free is not None:
             await self._free.wait()
         names = None if key is None else key.stores
-        SEEN.set(self.current if names is None else self.current.limited_to(names))
-
-    def seen(self) -> StoresAtOnce:
-        """What the request at hand sees; outside of one, everything."""
-        seen = SEEN.get()
-        return self.current if seen is None else seen
+        return self.current if names is None else self.current.limited_to(names)
 
     # --- generations -----------------------------------------------------------------------------------------------
 
@@ -99,11 +85,11 @@ class ServedStores:
         return _generations(prepared)
 
     def hold(self) -> None:
-        """Let requests that come now wait."""
+        """Make new requests wait."""
         self._free = self._free or asyncio.Event()
 
     def switch(self) -> None:
-        """Serve what was prepared; requests that wait begin."""
+        """Serve what was prepared; waiting requests begin."""
         if self._prepared is not None:
             self.current, self._prepared = self._prepared, None
             self.told(self.generations())
@@ -114,18 +100,14 @@ class ServedStores:
     # --- all workers together --------------------------------------------------------------------------------------
 
     def attach(self, control: Control) -> None:
-        """Do what the parent says, and ask it."""
-
-        async def prepare() -> dict[str, Any]:
-            return {"generations": await asyncio.to_thread(self.prepare)}
-
+        """Connect to the parent."""
         self._control = control
-        control.on("prepare", prepare)
+        control.on("prepare", lambda: asyncio.to_thread(self.prepare))
         control.on("hold", self.hold)
         control.on("switch", self.switch)
 
     async def reload(self) -> None:
-        """Bring all workers to what is newest on disk; when this is done, none serves anything older."""
+        """Bring all workers to what is newest on disk; afterwards none serves anything older."""
         if self._control is not None:
             await self._control.ask("reload")
             return
@@ -133,7 +115,6 @@ class ServedStores:
         self.switch()
 
     async def state(self) -> dict[str, Any]:
-        """How all workers are: see `Supervisor.stats`; `problem` also tells of stores that cannot be opened."""
         stats: dict[str, Any] = {"workers": 1, "serving": 1, "problem": "", "stopping": False}
         if self._control is not None:
             try:
@@ -144,8 +125,8 @@ class ServedStores:
         return stats
 
 
-def per_store(make: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[Store, P], T]:
-    """Remember what is made of a store, as long as that is there: each generation is a store of its own.
+def per_store(make: Callable[[Store], T]) -> Callable[[Store], T]:
+    """Remember what is made of a store for the life of the store: each generation is a store of its own.
 
     >>> from tuplet.read.read import read
     >>> from tuplet.query.source import Source
@@ -155,14 +136,12 @@ def per_store(make: Callable[Concatenate[Store, P], T]) -> Callable[Concatenate[
     counted
     (2, 2)
     """
-    kept: WeakKeyDictionary[Store, dict[Hashable, T]] = WeakKeyDictionary()
+    kept: WeakKeyDictionary[Store, T] = WeakKeyDictionary()
 
-    def made(store: Store, /, *rest: P.args, **named: P.kwargs) -> T:
-        of_store = kept.setdefault(store, {})
-        key = cast(Hashable, rest)
-        if key not in of_store:
-            of_store[key] = make(store, *rest, **named)
-        return of_store[key]
+    def made(store: Store) -> T:
+        if store not in kept:
+            kept[store] = make(store)
+        return kept[store]
 
     return made
 

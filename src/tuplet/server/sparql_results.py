@@ -8,8 +8,9 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import unquote
 from xml.sax.saxutils import escape, quoteattr
@@ -21,6 +22,7 @@ from tuplet.query.answers import Answers
 from tuplet.query.limits import Deadline
 from tuplet.query.rows import Named
 from tuplet.server.encoding import encode, in_time
+from tuplet.server.http import Reply
 
 T = TypeVar("T")
 _WHOLE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|urn:|mailto:|tag:")  # a name that is an IRI already
@@ -49,19 +51,18 @@ class BaseIri:
             raise BadInput(f"--base-iri is a whole IRI such as http://example.org/kg/, not {self.text!r}")
 
     def iri(self, name: str) -> str:
-        """The IRI of a name."""
         if not self.text or _WHOLE.match(name):
             return name
         return self.text + _ODD.sub(_escape, name)
 
     def name(self, iri: str) -> str:
-        """The name of an IRI; any other text is itself."""
+        """The name of an IRI; any other text stays."""
         if not self.text or not iri.startswith(self.text) or iri == self.text:
             return iri
         return unquote(iri[len(self.text) :], errors="replace")
 
     def query(self, tree: Query, graph: KnowledgeGraph) -> Query:
-        """A query with names in the place of their IRIs; what the graph itself calls so stays."""
+        """A query with names in the place of their IRIs; names of the graph itself stay."""
         if not self.text:
             return tree
 
@@ -80,7 +81,6 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def _with_names(part: T, change: Callable[[Name], Name]) -> T:
-    """A part of a syntax tree with every name in it changed."""
     made: Any = part
     if isinstance(part, Name):
         made = change(part)
@@ -92,30 +92,28 @@ def _with_names(part: T, change: Callable[[Name], Name]) -> T:
     return made  # type: ignore[no-any-return]
 
 
-def negotiate(accept: str, offered: Mapping[str, str]) -> str | None:
-    """The best form by the client's quality, then by our order; None if it takes none of them.
+def negotiate(accept: str, offered: Iterable[str]) -> str | None:
+    """The best media type by the client's quality, then by our order; None if it takes none of them.
 
-    >>> offered = {"application/json": "json", "text/csv": "csv", "text/turtle": "turtle"}
+    >>> offered = ("application/json", "text/csv", "text/turtle")
     >>> negotiate("", offered), negotiate("text/*", offered), negotiate("image/png", offered)
-    ('json', 'csv', None)
+    ('application/json', 'text/csv', None)
 
     Of two ranges that fit, the one that says more counts:
 
     >>> negotiate("text/csv;q=0, text/*;q=0.5, */*;q=0.1", offered)
-    'turtle'
+    'text/turtle'
     """
-    if not accept.strip():
-        return next(iter(offered.values()))
     wanted: dict[str, float] = {}
-    for part in accept.lower().split(","):
+    for part in (accept.strip() or "*/*").lower().split(","):
         kind, *parameters = (piece.strip() for piece in part.split(";"))
         wanted[kind] = max(wanted.get(kind, 0.0), _quality(parameters))
     best, chosen = 0.0, None
-    for media, form in offered.items():
+    for media in offered:
         ranges = (media, f"{media.split('/')[0]}/*", "*/*")
         quality = next((wanted[kind] for kind in ranges if kind in wanted), 0.0)
         if quality > best:
-            best, chosen = quality, form
+            best, chosen = quality, media
     return chosen
 
 
@@ -146,33 +144,17 @@ CONTENT = {
     "csv": "text/csv; charset=utf-8",
     "tsv": "text/tab-separated-values; charset=utf-8",
 }
-_NAMESPACE = "http://www.w3.org/2005/sparql-results#"
+_XML = '<?xml version="1.0"?>\n<sparql xmlns="http://www.w3.org/2005/sparql-results#">{}</sparql>\n'
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _NOT_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 
 
-@dataclass(frozen=True)
-class SparqlResults:
-    """Results as bytes, in the form they came to be in, and what is known of the tuples that are not listed."""
-
-    form: str
-    body: bytes
-    known: Mapping[str, Any] = field(default_factory=dict)
-
-    def headers(self) -> dict[str, str]:
-        """What XML, CSV and TSV have no place for."""
-        known = {key: self.known.get(key) for key in ("bound", "pruned")}
-        said = {f"tuplet-{key}": str(value) for key, value in known.items() if value is not None}
-        return {name: value.encode("ascii", "replace").decode() for name, value in said.items()}
-
-
 def results(
     answers: Answers, deadline: Deadline, form: str = "json", base: BaseIri = NO_BASE, most: float = math.inf
-) -> SparqlResults:
+) -> Reply:
     """Answers as SPARQL results; entities are `uri` terms whose value is the IRI of their name."""
     if answers.form == "ask":
-        # CSV and TSV have no words for yes and no; JSON does, and clients read what the header says
-        return _boolean(bool(answers.holds), form if form in ("json", "xml") else "json")
+        return _boolean(bool(answers.holds), form)
     if answers.number is not None:
         name, expected = answers.number.name, "expected"
         found = {name: _literal(answers.number.answers), expected: _literal(answers.number.expected)}
@@ -199,15 +181,23 @@ def results(
     return _table([*variables, truth], slices, head, form)
 
 
-def _table(variables: list[str], slices: list[bytes], head: dict[str, Any], form: str) -> SparqlResults:
+def _reply(body: bytes | str, form: str, known: Mapping[str, Any] = MappingProxyType({})) -> Reply:
+    """Results; headers hold what XML, CSV and TSV have no place for."""
+    said = {f"tuplet-{key}": str(known[key]) for key in ("bound", "pruned") if known.get(key) is not None}
+    said = {name: value.encode("ascii", "replace").decode() for name, value in said.items()}
+    return Reply(
+        body.encode() if isinstance(body, str) else body, media=CONTENT[form], headers={"vary": "accept", **said}
+    )
+
+
+def _table(variables: list[str], slices: list[bytes], head: dict[str, Any], form: str) -> Reply:
     known = {key: head[key] for key in ("exact", "bound", "pruned")}
     if form == "json":
         # before the results: strict readers (Oxigraph) want nothing after them
         parts = (encode({"vars": variables}), encode(known), b",".join(slices))
-        return SparqlResults(form, b'{"head":%b,"tuplet":%b,"results":{"bindings":[%b]}}' % parts, known)
+        return _reply(b'{"head":%b,"tuplet":%b,"results":{"bindings":[%b]}}' % parts, form, known)
     rows = [row for part in slices for row in json.loads(b"[" + part + b"]")]
-    text = _xml(variables, rows) if form == "xml" else _separated(variables, rows, form)
-    return SparqlResults(form, text.encode(), known)
+    return _reply(_xml(variables, rows) if form == "xml" else _separated(variables, rows, form), form, known)
 
 
 def _xml(variables: list[str], rows: list[dict[str, Any]]) -> str:
@@ -223,7 +213,7 @@ def _xml(variables: list[str], rows: list[dict[str, Any]]) -> str:
             )
         listed.append(f"<result>{''.join(cells)}</result>")
     body = f"<head>{head}</head><results>{''.join(listed)}</results>"
-    return f'<?xml version="1.0"?>\n<sparql xmlns="{_NAMESPACE}">{body}</sparql>\n'
+    return _XML.format(body)
 
 
 def _separated(variables: list[str], rows: list[dict[str, Any]], form: str) -> str:
@@ -257,12 +247,12 @@ def _turtle(term: dict[str, str] | None) -> str:
     return f"{quoted}^^<{term['datatype']}>" if "datatype" in term else quoted
 
 
-def _boolean(holds: bool, form: str) -> SparqlResults:
+def _boolean(holds: bool, form: str) -> Reply:
     word = "true" if holds else "false"
-    if form == "json":
-        return SparqlResults(form, f'{{"head":{{}},"boolean":{word}}}'.encode())
-    body = f"<head/><boolean>{word}</boolean>"
-    return SparqlResults(form, f'<?xml version="1.0"?>\n<sparql xmlns="{_NAMESPACE}">{body}</sparql>\n'.encode())
+    if form == "xml":
+        return _reply(_XML.format(f"<head/><boolean>{word}</boolean>"), form)
+    # CSV and TSV have no words for yes and no; JSON does, and clients read what the header says
+    return _reply(f'{{"head":{{}},"boolean":{word}}}', "json")
 
 
 def _name(name: str, base: BaseIri = NO_BASE) -> dict[str, str]:
@@ -277,7 +267,6 @@ def _name(name: str, base: BaseIri = NO_BASE) -> dict[str, str]:
 
 
 def _term(value: Any, base: BaseIri) -> dict[str, str] | None:
-    """A value as an RDF term; nothing where there is none."""
     if value is None:
         return None
     return _name(value, base) if isinstance(value, Named) else _literal(value)

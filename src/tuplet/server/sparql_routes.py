@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyoxigraph
@@ -20,18 +19,7 @@ from tuplet.server.sparql_results import CONTENT, MEDIA_TYPES, BaseIri, negotiat
 
 # What else a request may choose, beside what the protocol says: `?engine=crisp&only=observed`.
 CHOICES = ("store", "engine", "only")
-DESCRIPTIONS = {
-    "text/turtle": "turtle",
-    "application/n-triples": "ntriples",
-    "application/ld+json": "jsonld",
-    "application/rdf+xml": "rdfxml",
-    "text/html": "html",
-}
-_RDF = {
-    "ntriples": pyoxigraph.RdfFormat.N_TRIPLES,
-    "jsonld": pyoxigraph.RdfFormat.JSON_LD,
-    "rdfxml": pyoxigraph.RdfFormat.RDF_XML,
-}
+DESCRIPTIONS = ("text/turtle", "application/n-triples", "application/ld+json", "application/rdf+xml", "text/html")
 _PREFIXES = {
     "dcterms": "http://purl.org/dc/terms/",
     "formats": "http://www.w3.org/ns/formats/",
@@ -47,20 +35,12 @@ _ABOUT = (
 )
 
 
-@dataclass(frozen=True)
-class SparqlRequest:
-    """A query, if there is one, and what was chosen: `store`, `engine`, `only`."""
-
-    query: str | None
-    choices: Mapping[str, str] = field(default_factory=dict)
-
-
-def sparql_request(fields: Iterable[tuple[str, str]], stores: Sequence[str], base: BaseIri) -> SparqlRequest:
-    """What the fields of a request ask; those that other servers know, such as `format`, say nothing here.
+def sparql_request(fields: Iterable[tuple[str, str]], stores: Sequence[str], base: BaseIri) -> dict[str, str]:
+    """What the fields of a request ask; those that other servers know, such as `format`, are passed over.
 
     >>> fields = [("query", "ASK { :a :b :c }"), ("default-graph-uri", "http://ex.org/facts"), ("output", "json")]
     >>> sparql_request(fields, ["world", "facts"], BaseIri("http://ex.org/"))
-    SparqlRequest(query='ASK { :a :b :c }', choices={'store': 'facts'})
+    {'query': 'ASK { :a :b :c }', 'store': 'facts'}
     """
     given: dict[str, list[str]] = {}
     for name, value in fields:
@@ -70,23 +50,24 @@ def sparql_request(fields: Iterable[tuple[str, str]], stores: Sequence[str], bas
             raise BadInput("this endpoint takes no updates; POST /add and /remove change facts")
     if "named-graph-uri" in given:
         raise BadInput("named graphs are not supported; name a store as default-graph-uri")
+    asked: dict[str, str] = {}
     for name in ("query", "default-graph-uri", *CHOICES):
-        if len(set(given.get(name, ()))) > 1:
-            raise BadInput(f"a request has one {name}, not {len(given[name])}")
-    choices = {name: given[name][0] for name in CHOICES if name in given}
-    for name, choice in choices.items():
-        if not choice:
+        values = given.get(name, [])
+        if len(set(values)) > 1:
+            raise BadInput(f"a request has one {name}, not {len(values)}")
+        if values:
+            asked[name] = values[0]
+        if name in CHOICES and values == [""]:
             raise BadInput(f"{name} is empty; leave it out")
-    graph = given.get("default-graph-uri", [""])[0]
+    graph = asked.pop("default-graph-uri", "")
     if graph:
         store = base.name(graph)
         if store not in stores:
             raise unknown("store", graph[:100], [base.iri(name) for name in stores])
-        choices["store"] = store
-    query = given.get("query", [None])[0]
-    if query is not None and not query.strip():
+        asked["store"] = store
+    if not asked.get("query", "there is none").strip():
         raise BadInput("the query is empty")
-    return SparqlRequest(query, choices)
+    return asked
 
 
 def service_description(schemas: Sequence[Mapping[str, Any]], base: BaseIri) -> str:
@@ -137,16 +118,17 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def as_rdf(turtle: str, form: str, address: str) -> bytes:
+def as_rdf(turtle: str, media: str, address: str) -> bytes:
     """A description in another form of RDF; `address` is what `<>` stands for there.
 
-    >>> print(as_rdf("<> <p:q> 1 .", "ntriples", "http://here/sparql").decode().split()[0])
+    >>> print(as_rdf("<> <p:q> 1 .", "application/n-triples", "http://here/sparql").decode().split()[0])
     <http://here/sparql>
     """
-    if form == "turtle":
+    if media == "text/turtle":
         return turtle.encode()
     triples = pyoxigraph.parse(turtle, pyoxigraph.RdfFormat.TURTLE, base_iri=address)
-    written = pyoxigraph.serialize((quad.triple for quad in triples), format=_RDF[form], prefixes=_PREFIXES)
+    form = pyoxigraph.RdfFormat.from_media_type(media)
+    written = pyoxigraph.serialize((quad.triple for quad in triples), format=form, prefixes=_PREFIXES)
     assert written is not None
     return written
 
@@ -159,35 +141,37 @@ TEXT: Mapping[str, Any] = {"type": "string"}
 def sparql_operations(service: Service) -> list[Operation]:
     """`GET /sparql` and `POST /sparql`."""
 
-    async def answer(request: Request, query: str, options: models.AskOptions) -> Reply:
-        form = negotiate(request.header("accept"), MEDIA_TYPES)
+    def read(fields: Iterable[tuple[str, str]]) -> models.AskRequest:
+        chosen = sparql_request(fields, list(service.stores), service.base)
+        query = chosen.pop("query", None)
+        asked: models.AskRequest = models.AskRequest(**chosen).model_copy(update={"query": query})
+        return asked
+
+    async def answer(request: Request, asked: models.AskRequest) -> Reply:
+        media = negotiate(request.header("accept"), MEDIA_TYPES)
         deadline = service.limits.deadline()
 
         def work() -> Reply:
-            if form is None:
-                service.question(service.store(options.store), query, None)  # what is wrong with it comes first
+            if media is None:
+                service.question(service.store(asked.store), asked.query or "")  # what is wrong with it comes first
                 raise HTTPProblem(406, f"results come as {', '.join(MEDIA_TYPES)}")
-            answers = service.answer(options, query, deadline, default_k=DEFAULT)
-            found = results(answers, deadline, form, service.base, service.limits.max_answer_bytes)
-            return Reply(found.body, media=CONTENT[found.form], headers={"vary": "accept", **found.headers()})
+            answers = service.answer(asked, deadline, default_k=DEFAULT)
+            return results(answers, deadline, MEDIA_TYPES[media], service.base, service.limits.max_answer_bytes)
 
         return await service.run(request, deadline, work)
 
     async def description(request: Request, store: str | None) -> Reply:
-        form = negotiate(request.header("accept"), DESCRIPTIONS)
-        if form is None:
+        media = negotiate(request.header("accept"), DESCRIPTIONS)
+        if media is None:
             raise HTTPProblem(406, f"give a query; without one, a description comes as {', '.join(DESCRIPTIONS)}")
-        if form == "html":  # a person with a browser
+        if media == "text/html":  # a person with a browser
             return Reply(b"", 303, headers={"location": "./", "vary": "accept"})
 
         def work() -> Reply:
             names = dict.fromkeys((service.named(store), *service.stores))
-            turtle = service_description(
-                [json.loads(service.schema(models.StoreParameters(store=name))) for name in names], service.base
-            )
-            media = next(media for media, offered in DESCRIPTIONS.items() if offered == form)
+            turtle = service_description(list(map(service.describe, names)), service.base)
             try:
-                body = as_rdf(turtle, form, f"http://{request.header('host')}{request.path}")
+                body = as_rdf(turtle, media, f"http://{request.header('host')}{request.path}")
             except ValueError:
                 raise BadInput("the Host header is no host") from None
             return Reply(body, media=media, headers={"vary": "accept"})
@@ -195,11 +179,8 @@ def sparql_operations(service: Service) -> list[Operation]:
         return await service.aside(request, work)
 
     async def get(request: Request, _: None) -> Reply:
-        asked = sparql_request(form_fields(request.query_string), list(service.stores), service.base)
-        options = models.AskOptions(**asked.choices)
-        if asked.query is None:
-            return await description(request, options.store)
-        return await answer(request, asked.query, options)
+        asked = read(form_fields(request.query_string))
+        return await (description(request, asked.store) if asked.query is None else answer(request, asked))
 
     async def post(request: Request, _: None) -> Reply:
         try:
@@ -207,26 +188,24 @@ def sparql_operations(service: Service) -> list[Operation]:
         except UnicodeDecodeError:
             raise BadInput("the request is not UTF-8") from None
         fields = form_fields(request.query_string)
-        if request.media == QUERY:
-            fields.append(("query", text))
-        elif request.media == FORM:
+        if request.media == FORM:
             fields += form_fields(text)
-        elif request.media == UPDATE:
-            fields.append(("update", text))
+        elif request.media in (QUERY, UPDATE):
+            fields.append(("query" if request.media == QUERY else "update", text))
         else:
             raise HTTPProblem(415, f"send {QUERY} or {FORM}")
-        asked = sparql_request(fields, list(service.stores), service.base)
+        asked = read(fields)
         if asked.query is None:
             raise BadInput("the form has to have one field 'query'")
-        return await answer(request, asked.query, models.AskOptions(**asked.choices))
+        return await answer(request, asked)
 
-    parameters = [_parameter(name, kind) for name, kind in FIELDS.items()]
+    parameters = [{"name": name, "in": "query", "required": False, "schema": kind} for name, kind in FIELDS.items()]
     body = {
         QUERY: {"schema": {**TEXT, "minLength": 1, "maxLength": 100_000}},
         FORM: {"schema": {"type": "object", "properties": dict(FIELDS), "required": ["query"]}},
     }
     tables = {CONTENT["json"]: SparqlBody} | {CONTENT[form]: TEXT for form in ("xml", "csv", "tsv")}
-    rdf = {media: TEXT for media, form in DESCRIPTIONS.items() if form != "html"}
+    rdf = dict.fromkeys(DESCRIPTIONS[:-1], TEXT)
     extra: dict[str, Any] = {"parameters": parameters}
     posted = {"parameters": parameters[1:], "requestBody": {"required": True, "content": body}}
     return [
@@ -244,7 +223,3 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "engine": {**TEXT, "minLength": 1, "description": "exact (default), crisp, ns3, ...: see /schema"},
     "only": {**TEXT, "enum": ["predicted", "observed"]},
 }
-
-
-def _parameter(name: str, kind: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": dict(kind)}

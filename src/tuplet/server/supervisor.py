@@ -31,7 +31,7 @@ VARIABLE = "NOTIFY_SOCKET"
 
 
 def tell_manager(state: str) -> None:
-    """`READY=1`, `STOPPING=1` and their like; without a service manager, nothing."""
+    """Minimal `sd_notify`: `READY=1`, `STOPPING=1` and others."""
     address = os.environ.get(VARIABLE, "")
     if not address:
         return
@@ -63,7 +63,7 @@ class WorkerProcess:
     failure: str = ""
 
     async def end(self) -> str:
-        """Wait until it has ended; says how, "" if it was its own wish."""
+        """Wait until it has ended; returns the reason, empty if it ended by itself."""
         await asyncio.shield(self.control.closed)
         with suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self.process.wait, 5)
@@ -76,13 +76,13 @@ class WorkerProcess:
         return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with {code}" if code else ""
 
     def reason(self) -> str:
-        """The kind of its end, one of a few."""
+        """The kind of its end, for metrics."""
         code = self.process.returncode
         return "failed" if self.failure else signal.Signals(-code).name if code < 0 else f"exit {code}"
 
 
 class Supervisor:
-    """Some workers, the socket they accept from, and the generation they all serve."""
+    """Workers, the socket they accept from, and the generation they all serve."""
 
     def __init__(
         self, settings: ServerSettings, count: int, listening: socket.socket, ready: Callable[[], None]
@@ -91,7 +91,6 @@ class Supervisor:
         self._file = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]) / "connections"
         self._file.write_bytes(bytes(4 * count))
         self._connections = ConnectionCounts(self._file)
-        self._loop = asyncio.get_running_loop()
         self._workers: list[WorkerProcess] = []
         self._turn = asyncio.Lock()  # one switch at a time, and nobody is let in meanwhile
         self._stop = asyncio.Event()
@@ -102,7 +101,8 @@ class Supervisor:
         self._unstartable = ""  # why the first worker did not start
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT."""
+        """Serve until SIGTERM or SIGINT."""
+        self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._handle_signal)
         self._loop.add_signal_handler(signal.SIGHUP, lambda: self._task(self._hangup()))
@@ -129,7 +129,7 @@ class Supervisor:
         """Keep one worker running; after each failure in a row it waits twice as long before it starts another one."""
         failures = 0
         while not self._stop.is_set():
-            worker = self._start(slot)
+            worker = await self._start(slot)
             how = await worker.end()
             self._workers.remove(worker)
             self._connections.set(-1, slot)
@@ -148,7 +148,7 @@ class Supervisor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), wait)
 
-    def _start(self, slot: int) -> WorkerProcess:
+    async def _start(self, slot: int) -> WorkerProcess:
         self._connections.set(-1, slot)
         ours, theirs = socket.socketpair()
         sockets = [theirs.fileno(), self._listening.fileno()]
@@ -166,12 +166,12 @@ class Supervisor:
         assert process.stdin is not None
         with suppress(BrokenPipeError), process.stdin:  # it may have ended already
             process.stdin.write(pickle.dumps((*sockets, self._file, slot, self._count, self._settings)))
-        control = Control(ours)
+        control = await Control.open(ours)
         worker = WorkerProcess(process, control, slot, self._loop.time())
         control.on("ready", lambda generations: self._admit(worker, generations))
         control.on("failed", lambda reason: setattr(worker, "failure", reason))
         control.on("draining", lambda: self._leave(worker))
-        control.on("reload", self._reply_to_reload)
+        control.on("reload", self.reload)
         control.on("stats", self.stats)
         self._workers.append(worker)
         return worker
@@ -216,7 +216,7 @@ class Supervisor:
         return f"{len(self._serving())} of {self._count} workers serve"
 
     async def _ping(self, worker: WorkerProcess) -> None:
-        """Replace a worker that lives but does not answer."""
+        """Replace a worker that hangs."""
         while not worker.control.closed.done() and not self._stop.is_set():
             try:
                 await worker.control.ask("ping", timeout=PING)
@@ -229,25 +229,19 @@ class Supervisor:
 
     # --- generations -----------------------------------------------------------------------------------------------
 
-    async def reload(self) -> bool:
-        """Bring all workers to what is newest on disk; says whether that is new."""
+    async def reload(self) -> None:
         try:
             async with self._turn:
-                changed = await self._together(self._serving())
+                await self._together(self._serving())
         except TupletError as error:
             self._problem = str(error)
             self._metrics.count("tuplet_reloads_total", "no")
             raise
         self._metrics.count("tuplet_reloads_total", "yes")
         self._problem = ""
-        return changed
 
-    async def _reply_to_reload(self) -> dict[str, Any]:
-        await self.reload()
-        return {"generations": self._generations}
-
-    async def _together(self, workers: Sequence[WorkerProcess]) -> bool:
-        """Prepare, hold, switch. Who dies meanwhile does not matter; who fails once others switch is replaced."""
+    async def _together(self, workers: Sequence[WorkerProcess]) -> None:
+        """Prepare, hold, switch. A dead worker is left out; one that fails while others switch is replaced."""
         for _ in range(10):
             replies = await asyncio.gather(*(self._prepare(worker) for worker in workers))
             workers = [worker for worker, reply in zip(workers, replies, strict=True) if reply is not None]
@@ -256,29 +250,23 @@ class Supervisor:
                 break
         else:
             raise ChannelError("the stores change more quickly than they can be opened")
-        if not prepared:
-            return False
-        changed = any(worker.generations != prepared[0] for worker in workers)
-        if changed:
+        if any(worker.generations != prepared[0] for worker in workers):
             await self._step("hold", workers)
             self._generations = prepared[0]
             await self._step("switch", workers)
             for worker in workers:
                 worker.generations = prepared[0]
-        if changed:
             told = ", ".join(f"{name} {number}" for name, (number, *_) in prepared[0].items())
             log.info("generation served: %s", told)
-        return changed
 
     async def _prepare(self, worker: WorkerProcess) -> Generations | None:
-        """What a worker would serve; None if it has ended."""
+        """The generations that a worker could serve; None if it has ended."""
+        found: Generations | None = None
         try:
-            reply = await worker.control.ask("prepare", timeout=PREPARE)
+            found = await worker.control.ask("prepare", timeout=PREPARE)
         except ChannelError:
-            if worker.control.closed.done():
-                return None
-            raise
-        found: Generations = reply["generations"]
+            if not worker.control.closed.done():
+                raise
         return found
 
     async def _step(self, kind: str, workers: Sequence[WorkerProcess]) -> None:
@@ -294,7 +282,7 @@ class Supervisor:
         await asyncio.gather(*map(one, workers))
 
     async def _hangup(self) -> None:
-        """SIGHUP: the stores, anew; keys are read again by themselves."""
+        """SIGHUP: reload the stores; keys are reloaded without it."""
         tell_manager("RELOADING=1")
         await self._quietly_reload()
         tell_manager("READY=1")
@@ -306,7 +294,6 @@ class Supervisor:
             log.warning("the generation served stays: %s", error)
 
     async def _watch(self) -> None:
-        """Look at the stores once a second."""
         before = self._stamps()
         while self._settings.watch and not self._stop.is_set():
             await asyncio.sleep(1)
@@ -355,13 +342,7 @@ class Supervisor:
             log.error("in the supervisor", exc_info=error)
 
 
-async def supervise(settings: ServerSettings, count: int, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Keep `count` workers running until SIGTERM or SIGINT; `ready` is called once the first one answers."""
-    await Supervisor(settings, count, listening, ready).run()
-
-
 def _stamp(path: Path) -> tuple[int, ...] | None:
-    """What changes when a file does."""
     with suppress(OSError):
         found = path.stat()
         return found.st_mtime_ns, found.st_ino, found.st_size

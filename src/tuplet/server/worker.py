@@ -13,12 +13,14 @@ import socket
 import sys
 from contextlib import suppress
 
+from uvicorn.loops.auto import auto_loop_factory
+
 from tuplet.errors import TupletError
 from tuplet.server.allocator import give_back, settle
 from tuplet.server.app import Application
 from tuplet.server.command import ServerSettings
 from tuplet.server.connections import ConnectionCounts, OpenConnections
-from tuplet.server.control import Control, new_event_loop
+from tuplet.server.control import Control
 from tuplet.server.guard import Cors
 from tuplet.server.keys import KeyFile
 from tuplet.server.logs import start_logging
@@ -32,21 +34,14 @@ log = logging.getLogger("tuplet.server")
 
 
 def main() -> None:
-    """Open the stores, say so, serve until told otherwise."""
+    """Open the stores, report readiness, serve until the parent ends it."""
     *files, counted, slot, workers, settings = pickle.load(sys.stdin.buffer)
     channel, listening = (socket.socket(fileno=file) for file in files)
     counts = ConnectionCounts(counted, slot)
     settle()
     start_logging(settings.logs)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        try:
-            service = _load(settings)
-        except Exception as error:
-            log.debug("cannot start", exc_info=error)
-            reason = str(error) if isinstance(error, TupletError) else f"{type(error).__name__}: {error}"
-            runner.run(_failed(channel, reason))
-            sys.exit(1)
-        runner.run(_serve(channel, listening, service, settings, counts, workers))
+    with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
+        runner.run(_serve(channel, listening, settings, counts, workers))
         os._exit(0)  # searches that nobody waits for any more do not keep it
 
 
@@ -64,19 +59,23 @@ def _load(settings: ServerSettings) -> Service:
     return service
 
 
-async def _failed(channel: socket.socket, reason: str) -> None:
-    Control(channel).tell("failed", reason=reason)
-
-
 async def _serve(
     channel: socket.socket,
     listening: socket.socket,
-    service: Service,
     settings: ServerSettings,
     counts: ConnectionCounts,
     workers: int,
 ) -> None:
-    control, loop = Control(channel), asyncio.get_running_loop()
+    control = await Control.open(channel)
+    try:
+        service = _load(settings)
+    except Exception as error:
+        log.debug("cannot start", exc_info=error)
+        control.tell(
+            "failed", reason=str(error) if isinstance(error, TupletError) else f"{type(error).__name__}: {error}"
+        )
+        await control.close()
+        sys.exit(1)
     keys = None if settings.key_file is None else KeyFile(settings.key_file)
     app = Application(service, keys, settings.logs, Cors(settings.cors_origins), settings.proxies)
     limits = settings.limits
@@ -96,9 +95,9 @@ async def _serve(
     control.on("drain", drain)
     control.on("serve", lambda: connections.listen(listening))
     service.served.attach(control)
-    if keys is not None:
-        control.on("keys", keys.refresh)
-    loop.add_signal_handler(signal.SIGTERM, drain)  # the whole group may get it, or this process alone
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGTERM, drain
+    )  # the whole group may get it, or this process alone
     control.tell("ready", generations=service.served.generations())
     stopped = asyncio.ensure_future(told.wait())
     await asyncio.wait((stopped, control.closed), return_when=asyncio.FIRST_COMPLETED)
@@ -107,7 +106,7 @@ async def _serve(
 
 
 def raise_file_limit() -> int:
-    """Let this process open as many files as it may; returns how many that is."""
+    """Raise the limit of open files; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY:
         hard = 1 << 16 if sys.platform != "darwin" else 10_240  # macOS takes no more than this

@@ -8,7 +8,7 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,19 +195,19 @@ class EditReport:
     """What a change did, in facts."""
 
     added: int = 0
-    already: int = 0  # were observed
-    updated: int = 0  # were observed with another truth
+    already: Annotated[int, "were stated before"] = 0
+    updated: Annotated[int, "were stated with another truth"] = 0
     removed: int = 0
-    # of the removed: how many the predictor still holds for true above the threshold; None: computed when asked
-    shown_as_predicted: int | None = 0
-    not_found: int = 0  # were not observed
-    duplicates: int = 0  # given more than once
+    # how many the predictor still holds for true above the threshold; None: computed when asked
+    shown_as_predicted: Annotated[int | None, "of the removed: are predicted now"] = 0
+    not_found: Annotated[int, "were not stated"] = 0
+    duplicates: Annotated[int, "were given more than once"] = 0
     new_entities: tuple[str, ...] = ()
-    predicted: int = 0  # facts that are predicted about new entities now
-    values_added: int = 0  # of attributes
+    predicted: Annotated[int, "facts that are predicted about new entities now"] = 0
+    values_added: Annotated[int, "of attributes"] = 0
     values_removed: int = 0
-    waiting: int = 0  # new entities about which nothing is predicted yet, or not by all their facts: see `update`
-    why: str | None = None  # nothing is predicted about them
+    waiting: Annotated[int, "new entities whose predictions, or some of them, `tuplet update` has to compute"] = 0
+    why: Annotated[str | None, "nothing is predicted about them"] = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -110,7 +110,6 @@ class Retriever:
             at += 1
 
     def _called(self, words: str) -> list[int]:
-        """The entities of a name or label, written as in a text."""
         entities = self.store.graph.entities
         for spelling in dict.fromkeys((words, words.lower(), words.capitalize(), words.title(), words.upper())):
             found = entities.find_label(spelling)

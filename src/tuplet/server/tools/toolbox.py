@@ -48,7 +48,7 @@ def grammar() -> str:
 
 
 def question_prompt(store: Store, question: str) -> str:
-    """What to tell a language model that is to turn a question into a query on a store."""
+    """A prompt that makes a language model turn a question into a query on a store."""
     rows = store.relations()
     listed = [
         [f"  {row.relation}", f"{row.facts:,} facts", f"e.g. {row.head} → {row.tail}"] for row in rows[:_RELATIONS]
@@ -153,7 +153,6 @@ _ROUNDED = frozenset({"truth", "lift", "weight", "bound"})
 
 
 def _shorten(value: Any) -> Any:
-    """A part of the answer's JSON, as a language model gets it."""
     if isinstance(value, list | tuple):
         return [_shorten(one) for one in value]
     if not isinstance(value, Mapping):
@@ -174,7 +173,7 @@ def _shorten(value: Any) -> Any:
 
 
 def _shorten_schema(schema: JsonSchema) -> JsonSchema:
-    """The JSON schema of what `_shorten` gives."""
+    """The JSON schema of the results of `_shorten`."""
     found = dict(schema)
     if "properties" in schema:
         found["properties"] = {name: _shorten_schema(inner) for name, inner in schema["properties"].items()}
@@ -196,7 +195,6 @@ def _says_more(label: str, name: Any) -> bool:
 
 
 def _short(number: float) -> float:
-    """A number to four digits."""
     return float(f"{number:.4g}")
 
 
@@ -223,7 +221,6 @@ class Toolbox(QueryService):
 
     @property
     def stores(self) -> Mapping[str, Store]:
-        """The stores that may be asked."""
         return self._stores
 
     def limited_to(self, names: Iterable[str] | None) -> Toolbox:
@@ -237,7 +234,6 @@ class Toolbox(QueryService):
         return self._parts[wanted]
 
     def warm(self) -> None:
-        """Load what is compiled before the first call."""
         evidence.load()
         for store in self.stores.values():
             ask_all(store, [store.engine()], None)
@@ -400,7 +396,7 @@ class Toolbox(QueryService):
     # --- what a language model is shown, and asks for ---------------------------------------------------------------
 
     def definitions(self) -> list[dict[str, Any]]:
-        """What a language model is shown: name, title, description, and JSON schemas of arguments and results."""
+        """The tools for a language model: name, title, description, and JSON schemas of arguments and results."""
         more, taught = self._choose(), f"\n\n{teaching(next(iter(self.stores.values()), None))}"
         return [
             {
@@ -414,21 +410,20 @@ class Toolbox(QueryService):
         ]
 
     def _choose(self) -> dict[str, JsonSchema]:
-        """The argument that names a store, where there are several."""
         if len(self.stores) < 2:
             return {}
         names = list(self.stores)
         return {"store": {"type": "string", "enum": names, "description": f"which graph (default: {names[0]})"}}
 
     def call(self, name: str, arguments: Mapping[str, Any] | None = None, deadline: Deadline | None = None) -> Any:
-        """What a tool gives; of a mistake what is wrong, where, and how to go on: such a result has the key `error`."""
+        """The result of a tool, or of a mistake its error, place and hint: such a result has the key `error`."""
         try:
             return self.run(name, arguments, deadline)
         except TupletError as error:
             return self.describe_error(error)
 
     def run(self, name: str, arguments: Mapping[str, Any] | None = None, deadline: Deadline | None = None) -> Any:
-        """What a tool gives; mistakes are raised."""
+        """The result of a tool; mistakes are raised."""
         if name not in DEFINITIONS:
             raise unknown("tool", str(name)[:100], DEFINITIONS)
         given, tool = dict(arguments or {}), DEFINITIONS[name]
@@ -445,13 +440,13 @@ class Toolbox(QueryService):
         return tool.function(self, store, **given)
 
     def deadline(self, arguments: Mapping[str, Any] | None) -> Deadline:
-        """When a call that has just come must be answered; a timeout that is no number is refused later, in words."""
+        """The deadline of a new call; a timeout that is no number is refused later, with a message."""
         timeout = (arguments or {}).get("timeout")
         number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
         return self.limits.deadline(timeout if number else None)
 
     def describe_error(self, error: TupletError) -> dict[str, Any]:
-        """An error as JSON, with what helps to write it better."""
+        """An error as JSON, with a hint."""
         said = problem(error)[1]
         if isinstance(error, PlacedError) and error.text:
             said["excerpt"] = str(error).removeprefix(error.message).partition("\n")[2]
@@ -473,13 +468,12 @@ class Toolbox(QueryService):
 
 
 def _drop_empty(**fields: Any) -> dict[str, Any]:
-    """The fields that say something."""
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """One tool as JSON schemas, made from the function that does it."""
+    """One tool as JSON schemas, made from the function that runs it."""
 
     name: str
     title: str
@@ -491,7 +485,7 @@ class ToolDefinition:
 
     @staticmethod
     def from_function(function: Callable[..., Any], title: str, gives: JsonSchema | None = None) -> ToolDefinition:
-        """A method of `Toolbox` as a tool; `gives` where its type does not say what it gives."""
+        """A method of `Toolbox` as a tool; `gives` replaces the schema of its return type."""
         hints = get_type_hints(function, include_extras=True)
         helps = {f.name: f.metadata["help"] + (" (seconds)" * (f.name == "timeout")) for f in fields(Limits)}
         takes, needed = {}, []
@@ -507,7 +501,6 @@ class ToolDefinition:
         return ToolDefinition(function.__name__, title, function, about, takes, tuple(needed), returned)
 
     def parameters(self, more: Mapping[str, JsonSchema] | None = None) -> JsonSchema:
-        """The schema of the arguments, with those that all tools take where there are several stores."""
         properties = {**self.takes, **(more or {})}
         required = {"required": list(self.needed), "additionalProperties": False}
         return {"type": "object", "properties": properties, **required}
