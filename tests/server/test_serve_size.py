@@ -270,7 +270,7 @@ def test_neither_the_loop_nor_a_search_waits_for_what_is_no_search(application: 
 
 
 def test_what_there_is_is_described_once(service: Service) -> None:
-    assert service.schema(models.StoreParameters(store="hub")) is service.schema(models.StoreParameters())
+    assert service.describe("hub")["relations"] is service.describe("hub")["relations"]
 
 
 def test_memory_is_shared_among_the_searches() -> None:

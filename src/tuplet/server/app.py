@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from pydantic import ValidationError
@@ -42,7 +43,7 @@ from tuplet.server.http import (
     refusal,
 )
 from tuplet.server.keys import KeyFile
-from tuplet.server.limits import LARGE, Outgoing, OverLimit, TooBusy
+from tuplet.server.limits import Outgoing, OverLimit, TooBusy
 from tuplet.server.logs import AccessLog, LogSettings
 from tuplet.server.openapi import describe
 from tuplet.server.routes import operations
@@ -154,23 +155,19 @@ class Resource:
 
     async def _read_body(self, request: Request) -> bytes:
         """The body, read whole before anything is done with it: a slow sender holds nothing but itself."""
-        most, told = self.service.limits.max_body, request.header("content-length")
-        size = int(told) if told.isdigit() else most if request.header("transfer-encoding") else 0
-        if not size:
-            return b""
-        if size > LARGE and size <= most and not self.service.arriving.takes(request.asker, size):
-            raise TooBusy("too many large requests are on their way; try again in a moment")
+        most, length = self.service.limits.max_body, request.header("content-length")
+        size = int(length) if length.isdigit() else most if request.header("transfer-encoding") else 0
         parts: list[bytes] = []
         total = size if size > most else 0
-        try:
-            async with asyncio.timeout(PATIENCE):
-                stream = request.stream()
-                while total <= most and (part := await anext(stream, None)) is not None:
-                    parts.append(part)
-                    total += len(part)
-        finally:
-            if LARGE < size <= most:
-                self.service.arriving.sent(request.asker, size)
+        if 0 < size <= most:
+            with closing(Outgoing(self.service.arriving, request.asker)) as arriving:
+                arriving.settle(size)
+                async with asyncio.timeout(PATIENCE):
+                    async for part in request.stream():
+                        parts.append(part)
+                        total += len(part)
+                        if total > most:
+                            break
         if total > most:
             raise OverLimit("body", f"the request is larger than {most:,} bytes")
         return b"".join(parts)

@@ -160,16 +160,16 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 def serve(arguments: argparse.Namespace) -> None:
     fields = {"scopes": arguments.scope, "stores": arguments.key_stores, "expires": arguments.expires}
-    told = [f"{word}={value}" for word, value in fields.items() if value is not None]
-    if told and not arguments.new_key:
+    chosen = [f"{word}={value}" for word, value in fields.items() if value is not None]
+    if chosen and not arguments.new_key:
         raise BadInput("--scope, --stores and --expires are of a new key: --new-key NAME")
     if arguments.new_key:
         if not arguments.api_key_file:
             raise BadInput("--new-key needs --api-key-file FILE, where the hash of the key is kept")
-        owner = KeyOwner.from_words(arguments.new_key, told)
+        owner = KeyOwner.from_words(arguments.new_key, chosen)
         if owner.expired():
             raise BadInput(f"a key that expires on {owner.expires} would open nothing: that day has come")
-        arguments.say(add_key(arguments.api_key_file, arguments.new_key, told))
+        arguments.say(add_key(arguments.api_key_file, arguments.new_key, chosen))
         return
     if not arguments.stores:
         raise BadInput("name at least one STORE to serve")

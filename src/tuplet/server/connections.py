@@ -35,7 +35,7 @@ ALONE_TIME = 1.0  # seconds without leaving any to others, after they did not ta
 PAUSE = 0.5  # seconds without accepting after an error such as too many open files
 HEAD_TIME = 10.0  # seconds for the head of a request to arrive, from the connection or from its first byte
 IDLE_TIME = 30.0  # seconds between two requests
-LAST_TIME = 1.0  # seconds for a request that was on its way when the server was told to stop
+LAST_TIME = 1.0  # seconds for a request that was on its way when the server began to stop
 LINGER_TIME = 2.0  # seconds in which what nobody wants of a request is read and dropped, so that its answer is seen
 SEND_TIME, SEND_LEAST = 30.0, 1 << 16  # a client that reads takes so many bytes in so many seconds
 HEAD_SIZE, HEAD_LINES = 1 << 16, 100  # bytes, and header fields, of the head of a request
@@ -52,7 +52,7 @@ class Connection(HttpToolsProtocol):
         self._all, self.address = connections, address
         self.since = self.loop.time()  # when it became idle, or the head of its request began
         self._heading = self._fresh = True  # a head is awaited, the first one
-        self._chunk = self._head = 0  # bytes that fetch_folder last; after those, bytes that are no body
+        self._chunk = self._head = 0  # bytes that came last; bytes since the last body
         self._refusal = (400, "this is not HTTP")
         self._unsent, self._unsent_since = 0, 0.0
         self._running: RequestResponseCycle | None = None  # of several that were sent at once, not the last
@@ -88,7 +88,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(*_TOO_LARGE)
 
     def _feed(self, data: bytes) -> bytes:
-        """Let the parser have what fetch_folder; returns what is to be read again.
+        """Feed the parser with new bytes; returns bytes to be read again.
 
         A request may want another protocol, such as h2c, which HTTP lets a server pass over. But the parser then takes
         its body for that protocol: so it is read again without the wish.
@@ -247,7 +247,6 @@ class OpenConnections:
             server_header=False, proxy_headers=False,
         )  # fmt: skip
         self.config.load()
-        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         self.state = ServerState()
         self._loop, self._metrics, self._counts = asyncio.get_running_loop(), metrics, counts
         self._most, self._most_each = most, most_each

@@ -1,8 +1,8 @@
 """The channel between the parent and a worker: small JSON messages over a socket pair.
 
-Both ends are alike: `ask` sends a message and waits for the reply, `tell` waits for none, `on` says who handles a kind.
-A handler is called with the payload as keywords and may return the reply; it may be a coroutine. What it raises is
-raised at the end that asked, as `ChannelError`.
+Both ends are alike: `ask` sends a message and waits for the reply, `tell` waits for none, `on` sets the handler of a
+kind. A handler takes the payload as keywords and may return the reply; it may be a coroutine. Its errors are raised at
+the end that asked, as `ChannelError`.
 
 | kind | from → to | payload → reply | what it means |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""Answers as bytes, slice by slice within the time and the bytes of the request; what was not written is said."""
+"""Answers as bytes, slice by slice within the time and the bytes of the request; truncation is reported."""
 
 from __future__ import annotations
 

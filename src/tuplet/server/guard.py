@@ -59,19 +59,19 @@ class Cors:
         origin = request.header("origin")
         if not self.allows(origin):
             return {}  # it only depends on who asks
-        told = {
+        headers = {
             "access-control-allow-origin": origin,
             "access-control-expose-headers": "etag, retry-after, tuplet-bound, tuplet-pruned, x-request-id",
         }
         if allow:
-            told |= {
+            headers |= {
                 "access-control-allow-methods": allow,
                 "access-control-allow-headers": "accept, authorization, content-type, if-none-match, x-request-id",
                 "access-control-max-age": _DAY,
             }
             if request.header("access-control-request-private-network") == "true":  # from a nearer network
-                told["access-control-allow-private-network"] = "true"
-        return told
+                headers["access-control-allow-private-network"] = "true"
+        return headers
 
 
 NO_CORS = Cors()

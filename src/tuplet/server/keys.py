@@ -94,14 +94,14 @@ class KeyOwner:
 
     def words(self) -> str:
         """The inverse of `from_words`; defaults are left out."""
-        said = []
+        words = []
         if self.scopes != {"read"}:
-            said.append(f"scopes={','.join(scope for scope in SCOPES if scope in self.scopes)}")
+            words.append(f"scopes={','.join(scope for scope in SCOPES if scope in self.scopes)}")
         if self.stores is not None:
-            said.append(f"stores={','.join(sorted(self.stores))}")
+            words.append(f"stores={','.join(sorted(self.stores))}")
         if self.expires is not None:
-            said.append(f"expires={self.expires}")
-        return "".join(f" {word}" for word in said)
+            words.append(f"expires={self.expires}")
+        return "".join(f" {word}" for word in words)
 
 
 class KeyFile:

@@ -31,7 +31,7 @@ from tuplet.query.limits import Deadline, Limits
 from tuplet.server.keys import KeyRefused
 from tuplet.settings import flag, knob
 
-MOST_MEMORY, LEAST_MEMORY = 256 << 20, 32 << 20  # bytes of one search, where nothing is said
+MOST_MEMORY, LEAST_MEMORY = 256 << 20, 32 << 20  # bytes of one search, by default
 HELD = 2  # long queries that may wait in the middle of their search, for each query that may run
 _GROUP = Path("/sys/fs/cgroup")
 
@@ -202,7 +202,7 @@ def problem(error: TupletError) -> tuple[int, dict[str, Any]]:
 
 
 def brief(text: str, most: int = 1000) -> str:
-    """A sentence in which no long word is told whole.
+    """A sentence with its long words cut.
 
     >>> len(brief("unknown entity '" + "x" * 90_000 + "'; did you mean 'xx'?"))
     137
@@ -238,8 +238,8 @@ class Sending:
     True
     """
 
-    def __init__(self, most: int) -> None:
-        self.most, self.owners = most, Counter[str]()
+    def __init__(self, most: int, what: str = "answers") -> None:
+        self.most, self.what, self.owners = most, what, Counter[str]()
         self._turn = threading.Lock()  # answers are written in threads
 
     def takes(self, owner: str, size: int, already: int = 0) -> bool:
@@ -272,7 +272,7 @@ class Sending:
 
 
 class Outgoing:
-    """One answer: its bytes count while it is written, too, so that no more is written than may be on its way."""
+    """One answer or request on its way; an answer counts from its first written byte, so none is written in vain."""
 
     def __init__(self, sending: Sending, owner: str) -> None:
         self._sending, self._owner = sending, owner
@@ -291,7 +291,7 @@ class Outgoing:
             if counted == self._counted:
                 return
             if self._closed or not self._sending.takes(self._owner, counted, self._counted):
-                raise TooBusy("too many large answers are on their way; try again in a moment")
+                raise TooBusy(f"too many large {self._sending.what} are on their way; try again in a moment")
             self._counted = counted
 
     def close(self) -> None:

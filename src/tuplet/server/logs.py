@@ -1,4 +1,4 @@
-"""What the server says of itself: start, stop, deaths of workers, refused keys, slow queries; as text or as JSON."""
+"""Logs of the server: start, stop, deaths of workers, refused keys, slow queries; as text or as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import partial
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from tuplet.errors import BadInput
 from tuplet.settings import check, knob
@@ -227,7 +227,6 @@ class AccessFile(WatchedFileHandler):
 
 
 LONGEST_PATH = 200  # characters that are logged
-Value: TypeAlias = str | int | float | bool | None
 
 
 class AccessLog:
@@ -248,7 +247,7 @@ class AccessLog:
         slow = self._slow is not None and seconds > self._slow
         if self._file is None and not slow:
             return False
-        line: dict[str, Value] = {
+        line: dict[str, Any] = {
             "time": when(time.time()),
             "id": noted.id,
             "client": request.source,
@@ -276,7 +275,7 @@ class AccessLog:
         return slow
 
 
-def _text(line: dict[str, Value]) -> str:
+def _text(line: dict[str, Any]) -> str:
     """A line to be read by people: who asked for what, then how it went, `name=value` each.
 
     >>> print(_text({"time": "now", "id": "7", "client": "::1", "key": None, "method": "GET", "path": "/a b",

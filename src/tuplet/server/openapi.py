@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic.json_schema import JsonSchemaMode
 
 from tuplet._version import __version__
 from tuplet.lang.parse import LANGUAGE
@@ -31,7 +31,7 @@ ERRORS: Mapping[int, str] = {
 
 def describe(operations: Iterable[Operation]) -> dict[str, Any]:
     shown = [operation for operation in operations if operation.described]
-    schemas = _Schemas(shown)
+    schemas, models = _make_schemas(shown)
     paths: dict[str, dict[str, Any]] = {}
     for operation in shown:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, schemas)
@@ -44,35 +44,38 @@ def describe(operations: Iterable[Operation]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": schemas.definitions,
+            "schemas": models,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key."}},
         },
     }
 
 
-def _describe(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
-    given = {media.split(";")[0]: {"schema": schemas.find(kind)} for media, kind in operation.gives.items()}
+def _describe(operation: Operation, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    given = {
+        media.split(";")[0]: {"schema": kind if isinstance(kind, Mapping) else schemas[repr(kind)]}
+        for media, kind in operation.gives.items()
+    }
     answers: dict[str, Any] = {"200": {"description": "The answer.", "content": given}}
-    error = {JSON: {"schema": schemas.find(ErrorBody)}}
+    error = {JSON: {"schema": schemas[repr(ErrorBody)]}}
     unchanged = (304,) if operation.path in TAGGED else ()
     for status in sorted({*ERRORS, *operation.statuses, *unchanged}):
         answers[str(status)] = {"description": ERRORS.get(status, HTTPStatus(status).phrase)}
         if status >= 400:
             answers[str(status)]["content"] = error
-    told: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": answers}
+    described: dict[str, Any] = {"operationId": operation.name, "summary": operation.summary, "responses": answers}
     if operation.takes is not None and "query" in operation.takes.model_fields:
-        told["description"] = f"{operation.summary}. Queries are logic text, SPARQL or Cypher.\n\n{LANGUAGE}"
+        described["description"] = f"{operation.summary}. Queries are logic text, SPARQL or Cypher.\n\n{LANGUAGE}"
     if operation.access != "open":
-        told["security"] = [{"key": []}, {}]  # without keys the server answers its own machine
+        described["security"] = [{"key": []}, {}]  # without keys the server answers its own machine
     if operation.takes is not None and operation.method == "GET":
-        told["parameters"] = _parameters(operation.takes)
+        described["parameters"] = _parameters(operation.takes)
     elif operation.takes is not None:
-        content: dict[str, Any] = {JSON: {"schema": schemas.find(operation.takes)}}
+        content: dict[str, Any] = {JSON: {"schema": schemas[repr(operation.takes)]}}
         if operation.tables is not None:
             content |= {media: {"schema": {"type": "string"}} for media in TABLES}
-            told["parameters"] = _parameters(operation.tables)
-        told["requestBody"] = {"required": True, "content": content}
-    return told | dict(operation.extra)
+            described["parameters"] = _parameters(operation.tables)
+        described["requestBody"] = {"required": True, "content": content}
+    return described | dict(operation.extra)
 
 
 def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
@@ -84,19 +87,13 @@ def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
     ]
 
 
-class _Schemas:
-    """The JSON schemas of all models, each by its name."""
-
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        kinds: list[tuple[Any, JsonSchemaMode]] = [(ErrorBody, "serialization")]
-        for operation in operations:
-            kinds += [(kind, "serialization") for kind in operation.gives.values() if not isinstance(kind, Mapping)]
-            if operation.takes is not None and operation.method != "GET":
-                kinds.append((operation.takes, "validation"))
-        inputs = [((repr(kind), mode), mode, TypeAdapter(kind).core_schema) for kind, mode in dict.fromkeys(kinds)]
-        made, self.definitions = GenerateJsonSchema(ref_template=REFERENCE).generate_definitions(inputs)
-        self.made = {key: schema for ((key, mode), _), schema in made.items()}
-
-    def find(self, kind: Any) -> Any:
-        """A reference to the schema of a model; a kind that is a schema already, as it is."""
-        return kind if isinstance(kind, Mapping) else self.made[repr(kind)]
+def _make_schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of each kind by its `repr`, and those of all models by name."""
+    kinds: list[tuple[Any, JsonSchemaMode]] = [(ErrorBody, "serialization")]
+    for operation in operations:
+        kinds += [(kind, "serialization") for kind in operation.gives.values() if not isinstance(kind, Mapping)]
+        if operation.takes is not None and operation.method != "GET":
+            kinds.append((operation.takes, "validation"))
+    inputs = [(repr(kind), mode, TypeAdapter(kind)) for kind, mode in dict.fromkeys(kinds)]
+    made, together = TypeAdapter.json_schemas(inputs, ref_template=REFERENCE)
+    return {name: schema for (name, _), schema in made.items()}, together["$defs"]

@@ -206,14 +206,14 @@ def _changing(service: Service) -> list[Operation]:
         """Whether the server is up."""
         state = await served.state()
         good = state["serving"] >= state["workers"] and not state["problem"]
-        told: dict[str, Any] = {"status": "ok" if good else "degraded", "version": __version__}
-        told |= {name: state[name] for name in ("workers", "serving")}
+        status: dict[str, Any] = {"status": "ok" if good else "degraded", "version": __version__}
+        status |= {name: state[name] for name in ("workers", "serving")}
         if request.trusted:
-            told |= {
+            status |= {
                 "problem": _problem(state["problem"], request.key) or None,
                 "stores": _generations(service, request.key),
             }
-        return Reply(encode(told))
+        return Reply(encode(status))
 
     async def ready(_: Request, __: None) -> Reply:
         """Whether requests are welcome: 503 while the server ends."""

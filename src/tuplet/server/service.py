@@ -58,7 +58,7 @@ class Service(QueryService):
         self.served, self.limits, self.metrics = ServedStores(stores, self._warm), limits, metrics
         self.base = base
         self.engines, self.finder, self._described = per_store(_engines), per_store(_finder), per_store(self._schema)
-        self.sending, self.arriving = Sending(limits.max_sending), Sending(limits.max_sending)
+        self.sending, self.arriving = Sending(limits.max_sending), Sending(limits.max_sending, "requests")
         room = limits.max_concurrent, limits.max_waiting
         self.places = Places(*room, metrics, limits.max_memory, unread=self.sending.unread)
         self.small = Places(1, limits.max_waiting, metrics, short=math.inf)
@@ -74,15 +74,15 @@ class Service(QueryService):
         evidence.load()
         for name, store in self.stores.items():
             self._warm(name, store)
-        self.served.told = self._tell
-        self._tell(self.served.generations())
+        self.served.on_switch = self._set_generations
+        self._set_generations(self.served.generations())
 
     def load_all(self) -> None:
         """Ask every engine once, so that nothing is imported or compiled while others wait for their answers."""
         for store in self.stores.values():
             ask_all(store, self.engines(store).values(), self.limits.max_memory)
 
-    def _tell(self, generations: Generations) -> None:
+    def _set_generations(self, generations: Generations) -> None:
         for name, (number, *_) in generations.items():
             self.metrics.set_generation(name, number)
 

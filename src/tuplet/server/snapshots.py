@@ -47,7 +47,7 @@ class ServedStores:
         self.current = StoresAtOnce(stores)
         self.problems: dict[str, str] = {}  # of stores whose newest generation cannot be opened; they stay as they are
         self.draining = False  # this process finishes what it has, and ends
-        self.told: Callable[[Generations], None] = lambda generations: None  # what is served from now on
+        self.on_switch: Callable[[Generations], None] = lambda generations: None  # what is served from now on
         self._warm = warm
         self._prepared: StoresAtOnce | None = None
         self._free: asyncio.Event | None = None  # while it is there, requests wait for it
@@ -92,7 +92,7 @@ class ServedStores:
         """Serve what was prepared; waiting requests begin."""
         if self._prepared is not None:
             self.current, self._prepared = self._prepared, None
-            self.told(self.generations())
+            self.on_switch(self.generations())
         free, self._free = self._free, None
         if free is not None:
             free.set()

@@ -1,4 +1,4 @@
-"""The SPARQL protocol: what a request asks, and what the endpoint says of itself."""
+"""The SPARQL protocol: what a request asks, and the description of the endpoint."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Supervisor:
             raise BadInput(self._unstartable)
 
     def stats(self) -> dict[str, Any]:
-        """What a worker may say of the whole: `workers` wanted, `serving` now, `problem` (why the newest generation is
+        """The state of the whole: `workers` wanted, `serving` now, `problem` (why the newest generation is
         not served, or ""), `stopping`."""
         return {
             "workers": self._count,
@@ -256,8 +256,8 @@ class Supervisor:
             await self._step("switch", workers)
             for worker in workers:
                 worker.generations = prepared[0]
-            told = ", ".join(f"{name} {number}" for name, (number, *_) in prepared[0].items())
-            log.info("generation served: %s", told)
+            numbers = ", ".join(f"{name} {number}" for name, (number, *_) in prepared[0].items())
+            log.info("generation served: %s", numbers)
 
     async def _prepare(self, worker: WorkerProcess) -> Generations | None:
         """The generations that a worker could serve; None if it has ended."""

@@ -1,4 +1,4 @@
-"""A worker process of the server: it opens the stores, says so, and serves until it is told otherwise."""
+"""A worker process of the server: it opens the stores, reports readiness and serves until the parent ends it."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ async def _serve(
     each = min(limits.max_connections_each, max(1, most * 3 // 4))  # each worker has its share of both
     shares = max(1, most // workers), max(1, each // workers)
     connections = OpenConnections(app, service.metrics, *shares, counts)
-    told = asyncio.Event()
+    stopping = asyncio.Event()
 
     def drain() -> None:
-        if not told.is_set() and not control.closed.done():
+        if not stopping.is_set() and not control.closed.done():
             control.tell("draining")
         service.served.draining = True
-        told.set()
+        stopping.set()
 
     control.on("ping", dict)
     control.on("drain", drain)
@@ -99,7 +99,7 @@ async def _serve(
         signal.SIGTERM, drain
     )  # the whole group may get it, or this process alone
     control.tell("ready", generations=service.served.generations())
-    stopped = asyncio.ensure_future(told.wait())
+    stopped = asyncio.ensure_future(stopping.wait())
     await asyncio.wait((stopped, control.closed), return_when=asyncio.FIRST_COMPLETED)
     if not control.closed.done():
         await connections.drain(settings.limits.max_time + 5)

@@ -1,4 +1,4 @@
-"""The tools: questions to stores as functions with JSON schemas, and what a language model is told about them."""
+"""The tools: questions to stores as functions with JSON schemas, and their descriptions for a language model."""
 
 from __future__ import annotations
 
@@ -447,15 +447,15 @@ class Toolbox(QueryService):
 
     def describe_error(self, error: TupletError) -> dict[str, Any]:
         """An error as JSON, with a hint."""
-        said = problem(error)[1]
+        found = problem(error)[1]
         if isinstance(error, PlacedError) and error.text:
-            said["excerpt"] = str(error).removeprefix(error.message).partition("\n")[2]
-        if said["kind"] in ("syntax", "unsupported", "unsafe"):
-            said["hint"] = LANGUAGE
+            found["excerpt"] = str(error).removeprefix(error.message).partition("\n")[2]
+        if found["kind"] in ("syntax", "unsupported", "unsafe"):
+            found["hint"] = LANGUAGE
         elif isinstance(error, UnknownName) and error.kind in ("entity", "relation"):
             wanted = ", relations=true" if error.kind == "relation" else ""
-            said["hint"] = f"find(text=…{wanted}) looks for the exact name"
-        return said
+            found["hint"] = f"find(text=…{wanted}) looks for the exact name"
+        return found
 
     def _refresh(self) -> None:
         """Take the newest generation of stores that others changed, at most once a second."""
