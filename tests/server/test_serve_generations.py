@@ -24,7 +24,6 @@ from tuplet.files import locked
 from tuplet.server.keys import add_key
 from tuplet.server.limits import ServerLimits, problem
 from tuplet.server.metrics import ServerMetrics
-from tuplet.server.models import AddRequest, RemoveRequest
 from tuplet.server.routes import Editor
 from tuplet.server.service import Service
 
@@ -307,16 +306,17 @@ def test_what_changes_a_store_answers_as_described(by: Any) -> None:
 
 def test_writers_take_turns(path: Path) -> None:
     service = Service({"world": tuplet.open(path)}, ServerLimits(), ServerMetrics())
-    editor, added = Editor(service.served, patience=0.05), request("POST", "/add")
-    facts = [AddRequest(facts=[(name, "borders", "portugal")]) for name in ("iceland", "malta", "cyprus")]
+    editor = Editor(service.served)
+    facts = [[(name, "borders", "portugal")] for name in ("iceland", "malta", "cyprus")]
 
     async def at_once() -> list[Any]:
-        changes = (editor.add("world", added, asked) for asked in facts)
+        changes = (editor.change("world", lambda store, new=new: store.add(new, timeout=0.05)) for new in facts)
         return await asyncio.gather(*changes, return_exceptions=True)
 
     async def gone() -> None:
-        stated = RemoveRequest(facts=[fact[:3] for asked in facts for fact in asked.facts])
-        task = asyncio.create_task(editor.remove("world", added, stated))
+        task = asyncio.create_task(
+            editor.change("world", lambda store: store.remove([fact for new in facts for fact in new]))
+        )
         await asyncio.sleep(0)
         task.cancel()  # its client went away
         while service.served.current["world"].generation < first + 4:
@@ -329,7 +329,7 @@ def test_writers_take_turns(path: Path) -> None:
         assert str(path) not in str(busy[0])
         first = service.served.current["world"].generation
         done = loop.run(at_once())
-        assert sorted(report["generation"] for report in done) == [first + 1, first + 2, first + 3]
+        assert sorted(json.loads(reply.body)["generation"] for reply in done) == [first + 1, first + 2, first + 3]
         assert len(service.served.current["world"].ask(QUERY["query"], only="observed")) == 4
         loop.run(gone())
         assert len(service.served.current["world"].ask(QUERY["query"], only="observed")) == 1

@@ -34,43 +34,20 @@ _MOST_WAITING = 8  # writers of one process; each has its facts in memory
 class Editor:
     """Edits stores, one change of this process at a time; the lock of the store serves other processes."""
 
-    def __init__(self, served: ServedStores, patience: float) -> None:
-        self._served, self._patience = served, patience  # seconds to wait for writers elsewhere
+    def __init__(self, served: ServedStores) -> None:
+        self._served = served
         self._turn = asyncio.Lock()
         self._writing: set[asyncio.Future[dict[str, Any]]] = set()
 
-    async def add(self, name: str, request: Request, asked: models.AddParameters) -> dict[str, Any]:
-        """`POST /add`: facts are stated at once; what is predicted about new entities, `tuplet update` computes."""
-
-        def change(store: Store) -> EditReport:
-            seconds = 0.0 if asked.new_entities else None
-            if not isinstance(asked, models.AddRequest):
-                return store.add(_table(request), asked.new_entities, self._patience, seconds)
-            values = asked.attributes or None
-            return store.add(
-                asked.facts, asked.new_entities, self._patience, seconds, attributes=values, replace=asked.replace
-            )
-
-        return await self._change(name, change)
-
-    async def remove(self, name: str, request: Request, asked: models.StoreParameters) -> dict[str, Any]:
-        """`POST /remove`: facts are no longer stated; each shows its prediction again."""
-
-        def change(store: Store) -> EditReport:
-            if not isinstance(asked, models.RemoveRequest):
-                return store.remove(_table(request), self._patience)
-            return store.remove(asked.facts, self._patience, asked.attributes or None)
-
-        return await self._change(name, change)
-
-    async def _change(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
+    async def change(self, name: str, change: Callable[[Store], EditReport]) -> Reply:
+        """Change a store; afterwards all workers serve it."""
         if len(self._writing) >= _MOST_WAITING:
             raise TooBusy(f"{len(self._writing)} changes are waiting already; try again in a moment")
         # A client that goes away leaves a change that is made and served nevertheless.
         writing = asyncio.ensure_future(self._write(name, change))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
-        return await asyncio.shield(writing)
+        return Reply(encode(await asyncio.shield(writing)))
 
     async def _write(self, name: str, change: Callable[[Store], EditReport]) -> dict[str, Any]:
         async with self._turn:
@@ -200,7 +177,8 @@ def _page(assets: Assets) -> list[Operation]:
 
 def _changing(service: Service) -> list[Operation]:
     """Health, readiness, reloading and changes."""
-    served, editor = service.served, Editor(service.served, service.limits.max_time)
+    served, editor = service.served, Editor(service.served)
+    patience = service.limits.max_time  # seconds to wait for writers elsewhere
 
     async def health(request: Request, _: None) -> Reply:
         """Whether the server is up."""
@@ -236,11 +214,28 @@ def _changing(service: Service) -> list[Operation]:
 
     async def add(request: Request, asked: models.AddParameters) -> Reply:
         """Add facts; afterwards all workers know them."""
-        return Reply(encode(await editor.add(service.named(asked.store), request, asked)))
+        # What is predicted about new entities, `tuplet update` computes.
+        seconds = 0.0 if asked.new_entities else None
+
+        def change(store: Store) -> EditReport:
+            if not isinstance(asked, models.AddRequest):
+                return store.add(_table(request), asked.new_entities, patience, seconds)
+            values = asked.attributes or None
+            return store.add(
+                asked.facts, asked.new_entities, patience, seconds, attributes=values, replace=asked.replace
+            )
+
+        return await editor.change(service.named(asked.store), change)
 
     async def remove(request: Request, asked: models.StoreParameters) -> Reply:
         """Remove facts; afterwards no worker states them."""
-        return Reply(encode(await editor.remove(service.named(asked.store), request, asked)))
+
+        def change(store: Store) -> EditReport:
+            if not isinstance(asked, models.RemoveRequest):
+                return store.remove(_table(request), patience)
+            return store.remove(asked.facts, patience, asked.attributes or None)
+
+        return await editor.change(service.named(asked.store), change)
 
     writing: dict[str, Any] = {"access": "write", "statuses": (409, 503)}
     added, removed = models.AddParameters, models.StoreParameters
