@@ -147,6 +147,8 @@ def is_loopback(host: str) -> bool:
 
 def bind_socket(host: str, port: int) -> socket.socket:
     """The socket that connections come to; small answers leave at once instead of waiting for the next packet."""
+    if not 0 <= port <= 65535:
+        raise BadInput(f"a port is a number up to 65535, not {port}")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
@@ -175,8 +177,6 @@ def serve(arguments: argparse.Namespace) -> None:
         raise BadInput("name at least one STORE to serve")
     if arguments.workers is not None and arguments.workers < 1:
         raise BadInput(f"--workers must be positive, not {arguments.workers}")
-    if not 0 <= arguments.port <= 65535:
-        raise BadInput(f"a port is a number up to 65535, not {arguments.port}")
     if not 0 <= arguments.drain < inf:
         raise BadInput(f"--drain is a number of seconds, not {arguments.drain}")
     address = f"[{arguments.host}]" if ":" in arguments.host else arguments.host

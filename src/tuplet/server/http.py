@@ -113,9 +113,7 @@ class Reply:
 
     def _pieces(self) -> Sequence[bytes]:
         body = self.body
-        if isinstance(body, bytes) and len(body) > LARGE:
-            return [body[start : start + LARGE] for start in range(0, len(body), LARGE)]
-        return [body] if isinstance(body, bytes) else body
+        return [body[at : at + LARGE] for at in range(0, len(body), LARGE)] if isinstance(body, bytes) else body
 
     def packed_for(self, request: Request) -> Reply:
         """Compress a body if that is worth it and the client accepts it."""
@@ -125,8 +123,9 @@ class Reply:
         if not takes_gzip(request.header("accept-encoding")):
             # a cache has to know, but what was posted is not cached
             return self if request.method == "POST" else replace(self, headers={**self.headers, "vary": vary})
-        body = packed([self.body] if isinstance(self.body, bytes) else self.body)
-        return replace(self, body=body, headers={**self.headers, "content-encoding": "gzip", "vary": vary})
+        return replace(
+            self, body=packed(self._pieces()), headers={**self.headers, "content-encoding": "gzip", "vary": vary}
+        )
 
 
 Handler: TypeAlias = Callable[[Request, Any], Awaitable[Reply]]  # the second is the model of what was taken

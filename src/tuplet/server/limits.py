@@ -272,7 +272,7 @@ class Sending:
 
 
 class Outgoing:
-    """One answer or request on its way; an answer counts from its first written byte, so none is written in vain."""
+    """One answer or request on its way, if it is large; the bytes of an answer count while it is written, too."""
 
     def __init__(self, sending: Sending, owner: str) -> None:
         self._sending, self._owner = sending, owner

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from tuplet._version import __version__
-from tuplet.errors import BadInput, TupletError
+from tuplet.errors import TupletError
 from tuplet.server.command import bind_socket, check_keys
 from tuplet.server.guard import Guard, RequestLog
 from tuplet.server.http import REQUEST
@@ -217,8 +217,6 @@ def guarded_tools(tools: Toolbox, keys: KeyFile | None, logs: LogSettings | None
 def listen(
     tools: Toolbox, host: str, port: int, key_file: str | None, logs: LogSettings, say: Callable[[str], None]
 ) -> None:
-    if not 0 <= port <= 65535:
-        raise BadInput(f"a port is a number up to 65535, not {port}")
     keys = check_keys(key_file, host)
     with bind_socket(host, port) as listening:
         listening.listen(128)

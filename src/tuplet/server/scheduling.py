@@ -131,7 +131,6 @@ class Turn(Brake, Generic[T]):
         self.owner, self.deadline, self.work, self.done, self.memory = owner, deadline, work, done, memory
         self.asked = self.started = self.since = monotonic()
         self.lane: Any = None
-        self.timer: asyncio.TimerHandle | None = None
         self.gone: Callable[[], Awaitable[None]] | None = None
         self.watcher: asyncio.Task[None] | None = None
         self._gate: threading.Event | None = None
@@ -203,7 +202,9 @@ class Places:
         if self._may(owner):
             self._start(turn)
         else:
-            self._queue(turn, loop)
+            self._waiting.add(turn.owner, turn)
+            turn.lane = self._waiting
+            self._metrics.waiting.inc()
         if not self._ticking:
             self._ticking = True
             loop.call_later(_TICK, self._tick, loop)
@@ -219,7 +220,9 @@ class Places:
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         now = monotonic()
-        self._admit()  # of those who have read in the meantime
+        self._admit()  # those that have read their answers meanwhile
+        for turn in [turn for turn in self._waiting if turn.deadline.left() <= 0]:
+            self._refuse(turn)
         for turn in [turn for turn in self._inside if now - turn.started >= self._short]:
             self._step_aside(turn, now)
         for turn in [turn for turn in self._long if now - turn.since >= self._turn and self._held]:
@@ -247,14 +250,6 @@ class Places:
         room = len(self._inside) < self._places and self._owners[owner] < max(1, self._places // 2)
         return room and not self._unread(owner)
 
-    def _queue(self, turn: Turn[Any], loop: asyncio.AbstractEventLoop) -> None:
-        self._waiting.add(turn.owner, turn)
-        turn.lane = self._waiting
-        self._metrics.waiting.inc()
-        left = turn.deadline.left()
-        if left != math.inf:
-            turn.timer = loop.call_later(left, self._refuse, turn)
-
     def _refuse(self, turn: Turn[Any]) -> None:
         """Refuse a search that has waited for all of its time."""
         self._waiting.remove(turn.owner, turn)
@@ -269,8 +264,6 @@ class Places:
     def _stop_waiting(self, turn: Turn[Any]) -> None:
         turn.lane = None
         self._metrics.waiting.dec()
-        if turn.timer is not None:
-            turn.timer.cancel()
 
     def _abandon(self, turn: Turn[Any]) -> None:
         """Drop a search whose client has gone."""
