@@ -364,15 +364,22 @@ def python() -> str:
     return MADE + "\n".join(lines).rstrip() + "\n"
 
 
+def _type(text: str) -> tuple[str, str]:
+    """The type of a field, and the sentence that describes it."""
+    found = re.fullmatch(r"""Annotated\[(.+), (["'])(.+)\2\]""", text)
+    return (found[1], found[3]) if found else (text, "")
+
+
 def _class(title: str, kind: Any, level: int = 2) -> list[str]:
     lines = [f"{'#' * level} {title}", "", _text(_doc(kind)), ""]
     if is_dataclass(kind) and kind is not Limits and not issubclass(kind, tuplet.Answers | tuplet.Graph):
-        lines += [
-            "| field | type |",
-            "|---|---|",
-            *(f"| `{f.name}` | `{_cell(str(f.type))}` |" for f in fields(kind) if f.name[0] != "_"),
-            "",
-        ]
+        rows = [(f.name, *_type(str(f.type))) for f in fields(kind) if f.name[0] != "_"]
+        if any(meaning for *_, meaning in rows):
+            lines += ["| field | type | meaning |", "|---|---|---|"]
+            lines += [f"| `{name}` | `{_cell(of)}` | {meaning} |" for name, of, meaning in rows]
+        else:
+            lines += ["| field | type |", "|---|---|", *(f"| `{name}` | `{_cell(of)}` |" for name, of, _ in rows)]
+        lines.append("")
     if kind is Limits:
         return [*lines, "Its fields are listed in [Settings](settings.md#limits-of-a-question).", ""]
     if kind is tuplet.Source:
