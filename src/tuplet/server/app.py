@@ -103,16 +103,14 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request: Request = scope[REQUEST]
-        outgoing = request.notes.outgoing = Outgoing(self.service.sending, request.asker)
-        try:
+        with closing(Outgoing(self.service.sending, request.asker)) as outgoing:
+            request.notes.outgoing = outgoing
             reply = await self.reply(request)
             try:
                 outgoing.settle(reply.size)
             except TooBusy as error:
                 reply = refusal(error)
             await reply(scope, receive, send)
-        finally:
-            outgoing.close()
 
     async def reply(self, request: Request) -> Reply:
         """Answer a request, whatever happens; an error is an answer too."""

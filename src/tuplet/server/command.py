@@ -46,9 +46,13 @@ class ServerSettings:
         return replace(
             self,
             stores=tuple((name, os.path.abspath(path)) for name, path in self.stores),
-            key_file=None if self.key_file is None else os.path.abspath(self.key_file),
-            logs=self.logs.with_absolute_paths(),
+            key_file=_make_absolute(self.key_file),
+            logs=replace(self.logs, access_log=_make_absolute(self.logs.access_log)),
         )
+
+
+def _make_absolute(path: str | None) -> str | None:
+    return path if path in (None, "-") else os.path.abspath(path)
 
 
 def name_stores(arguments: Sequence[str]) -> tuple[tuple[str, str], ...]:

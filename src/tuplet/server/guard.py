@@ -97,10 +97,6 @@ OWN_SITE = ("same-origin", "none", "")  # as browsers say it; others say nothing
 OPEN = ("/", "/health", "/ready", "/favicon.ico", "/openapi.json")
 
 
-def is_open(path: str) -> bool:
-    return path in OPEN or path.startswith("/web/")
-
-
 class Guard:
     """Middleware that rejects requests by host, origin or API key, and adds CORS headers."""
 
@@ -149,7 +145,7 @@ class Guard:
             request.owner, request.key, request.trusted = owner.name, owner, True
             if self.scopes and not owner.may(*self.scopes):
                 return error_reply(403, f"this key may not {self.scopes[0]}", "scope")
-        elif not is_open(request.path) and request.method != "OPTIONS":
+        elif request.path not in OPEN and not request.path.startswith("/web/") and request.method != "OPTIONS":
             request.notes.refused = "expired" if owner else "wrong" if given else "missing"
             word = {"expired": "an expired", "wrong": "a wrong", "missing": "no"}[request.notes.refused]
             text = f"{word} API key; send Authorization: Bearer KEY"

@@ -139,10 +139,7 @@ class KeyFile:
         file that cannot be read leaves everything as it was.
         """
         self._next = monotonic() + LOOK
-        state: tuple[int, ...] | None = None
-        with suppress(OSError):
-            found = self.path.stat()
-            state = found.st_ino, found.st_mtime_ns, found.st_size
+        state = stamp_file(self.path)
         if state == self._seen:
             return
         first, self._seen = self._seen == (), state
@@ -165,6 +162,14 @@ class KeyFile:
             return None
         mode = self.path.stat().st_mode & 0o777
         return f"others may open the key file {self.path} (mode {mode:04o}): chmod 600" if mode & 0o077 else None
+
+
+def stamp_file(path: Path) -> tuple[int, ...] | None:
+    """A value that changes when a file does; None of a file that is not there."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_mtime_ns, found.st_ino, found.st_size
+    return None
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, KeyOwner], list[str]]:

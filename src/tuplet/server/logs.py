@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from io import TextIOWrapper
@@ -95,10 +95,6 @@ class LogSettings:
         check(self)
         if self.slow is not None and not self.slow >= 0:
             raise BadInput(f"--slow is {self.slow!r}; it must not be negative")
-
-    def with_absolute_paths(self) -> LogSettings:
-        file = self.access_log
-        return self if file in (None, "-") else replace(self, access_log=os.path.abspath(file))
 
 
 def start_logging(settings: LogSettings) -> None:

@@ -177,12 +177,12 @@ class ServerMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """All families. Gauges of dead processes are dropped, their counters stay."""
-        folder = _folder()
+        folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if folder is None:
             found = {metric.name: metric for metric in self._registry.collect()}
             workers, supervisor = {os.getpid()}, None
         else:
-            files = {file: int(file.stem.rpartition("_")[2]) for file in folder.glob("*.db")}
+            files = {file: int(file.stem.rpartition("_")[2]) for file in Path(folder).glob("*.db")}
             alive, supervisor = set(filter(_is_alive, set(files.values()))), os.getppid()
             kept = [str(file) for file, pid in files.items() if pid in alive or not file.name.startswith("gauge_live")]
             found = {metric.name: metric for metric in MultiProcessCollector.merge(kept)}  # type: ignore[no-untyped-call]
@@ -222,8 +222,3 @@ def _is_alive(pid: int) -> bool:
     except OSError:  # it belongs to somebody else
         return True
     return True
-
-
-def _folder() -> Path | None:
-    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-    return Path(folder) if folder else None

@@ -57,7 +57,11 @@ class Service(QueryService):
     ) -> None:
         self.served, self.limits, self.metrics = ServedStores(stores, self._warm), limits, metrics
         self.base = base
-        self.engines, self.finder, self._described = per_store(_engines), per_store(_finder), per_store(self._schema)
+        self.engines, self.finder, self._described = (
+            per_store(_engines),
+            per_store(lambda store: Finder(store.graph.entities)),
+            per_store(self._schema),
+        )
         self.sending, self.arriving = Sending(limits.max_sending), Sending(limits.max_sending, "requests")
         room = limits.max_concurrent, limits.max_waiting
         self.places = Places(*room, metrics, limits.max_memory, unread=self.sending.unread)
@@ -287,10 +291,6 @@ def _engines(store: Store) -> dict[str, Engine[Any]]:
             found[name] = settings.find_plugin("engines", name)
     facts_only = store.source.truth is None
     return {name: e for name, e in found.items() if e.served and not (facts_only and e.needs_truth)}
-
-
-def _finder(store: Store) -> Finder:
-    return Finder(store.graph.entities)
 
 
 def _or_error(step: Callable[[Any], T], given: Any) -> T | TupletError:

@@ -25,6 +25,7 @@ from tuplet.errors import BadInput, TupletError
 from tuplet.server.command import ServerSettings
 from tuplet.server.connections import BACKLOG, ConnectionCounts
 from tuplet.server.control import ChannelError, Control, Generations
+from tuplet.server.keys import stamp_file
 from tuplet.server.metrics import ServerMetrics
 
 VARIABLE = "NOTIFY_SOCKET"
@@ -130,6 +131,8 @@ class Supervisor:
         failures = 0
         while not self._stop.is_set():
             worker = await self._start(slot)
+            if self._stop.is_set():  # meanwhile
+                worker.process.kill()
             how = await worker.end()
             self._workers.remove(worker)
             self._connections.set(-1, slot)
@@ -303,7 +306,7 @@ class Supervisor:
                 await self._quietly_reload()
 
     def _stamps(self) -> list[Any]:
-        return [_stamp(Path(path) / name) for _, path in self._settings.stores for name in MANIFESTS]
+        return [stamp_file(Path(path) / name) for _, path in self._settings.stores for name in MANIFESTS]
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -340,10 +343,3 @@ class Supervisor:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("in the supervisor", exc_info=error)
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    with suppress(OSError):
-        found = path.stat()
-        return found.st_mtime_ns, found.st_ino, found.st_size
-    return None
