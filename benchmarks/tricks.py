@@ -277,6 +277,53 @@ def _plain_layer(layer: Any, given: Any, sight: Any) -> Any:
         return plain.update(layer, given[0], parts, sight.scale)
 
 
+def truth() -> None:
+    """Calibrations and candidates: tables in place of searches, one key in place of two, bits of bytes."""
+    import torch
+
+    from tuplet.truth.calibration.trees import Bins, _leaf
+    from tuplet.truth.known_edges import find_places
+
+    torch.set_num_threads(1)
+    chance = torch.Generator().manual_seed(0)
+    columns = torch.randn(40, 400_000, generator=chance).half()
+    cut = Bins.from_columns(columns)
+
+    def searched() -> None:
+        for number, column in enumerate(columns):
+            torch.bucketize(column.float(), cut.edges[number], right=True)
+
+    compare("bins", lambda: cut(columns), searched)
+    bins, questions, splits = cut(columns)[:, : 1 << 17], list(range(7)), [60, 30, 90, 64, 10, 100, 50]
+
+    def compared() -> None:
+        leaf = torch.zeros(bins.shape[1], dtype=torch.uint8)
+        for level, (column, split) in enumerate(zip(questions, splits, strict=True)):
+            leaf |= (bins[column] > split).view(torch.uint8) << level
+
+    compare("leaves", lambda: _leaf(bins, questions, splits), compared, inner=10)
+    ids = torch.sort(torch.randperm(40_000, generator=chance)[:15_000]).values
+    wanted = torch.randint(0, 40_000, (200_000,), generator=chance)
+
+    def tabled() -> torch.Tensor:
+        table = torch.full((40_000,), -1, dtype=torch.int32)
+        table[ids] = torch.arange(len(ids), dtype=torch.int32)
+        return table[wanted].long()
+
+    compare("places", tabled, lambda: find_places(ids, wanted), inner=10)
+    row = torch.sort(torch.randint(0, 20_000, (1_000_000,), generator=chance)).values
+    log = -torch.rand(len(row), generator=chance)
+
+    def by_two_keys() -> torch.Tensor:
+        order = torch.argsort(log, descending=True, stable=True)
+        return order[torch.argsort(row[order], stable=True)]
+
+    compare("rows in order", lambda: torch.argsort((row << 32) + (-log).view(torch.int32)), by_two_keys)
+    promised = torch.randn(2_000, 1_000, generator=chance)
+    by_torch = lambda: torch.argsort(promised, dim=1, descending=True)  # noqa: E731
+    compare("cells in order", lambda: np.argsort(-promised.numpy(), 1), by_torch)
+
+
 def compile_() -> None:
     """Kernels call conditions by their address; without, they are inlined wherever they are looked at."""
     inlined = "from tuplet.engines import kernels; kernels.call_test = kernels.inlined(kernels.holds)"
@@ -315,6 +362,7 @@ TRICKS: dict[str, Callable[[], None]] = {
     "layers": layers,
     "gpu-layers": gpu_layers,
     "optimizers": optimizers,
+    "truth": truth,
     "compile": compile_,
 }
 

@@ -28,7 +28,7 @@ from tuplet.predict.embeddings import ComplEx, DistMult
 from tuplet.predict.link_task import add_reciprocal, choose_block, objective
 from tuplet.predict.model_folder import describe, load, model_class, read_tensors
 from tuplet.predict.train import train
-from tuplet.predict.training import BEST, CHECKPOINT, Interrupted, RunFolder, RunOptions
+from tuplet.predict.training import BEST, CHECKPOINT, Interrupted, RunFolder, RunOptions, write_sealed
 
 SMALL = TrainConfig(
     rank=8, epochs=12, batch=16, evaluate_every=3, patience=0, checkpoint_seconds=0.0, regularisation=0.01
@@ -251,7 +251,7 @@ def test_damaged_checkpoint_is_named(tmp_path) -> None:
     file.write_bytes(whole)
     model = ComplEx.create(24, 3, 8, 1.0, 2, torch.Generator().manual_seed(0))
     folder = RunFolder(tmp_path, {})
-    folder.write_best(model.tensors())
+    write_sealed(tmp_path / BEST, model.tensors())
     folder.read_best(model.tensors())
     (tmp_path / BEST).write_bytes((tmp_path / BEST).read_bytes()[:-1] + b"!")
     with pytest.raises(CorruptStore, match=r"best\.safetensors"):

@@ -140,10 +140,6 @@ class RunFolder:
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             raise CorruptStore(f"{file}: not a checkpoint of this run: {error}") from None
 
-    def write_best(self, parameters: Mapping[str, torch.Tensor]) -> None:
-        """Keep the parameters as the best so far."""
-        write_sealed(self.path / BEST, parameters)
-
     def read_best(self, parameters: Mapping[str, torch.Tensor]) -> None:
         """Put the best parameters back."""
         tensors = read_sealed(self.path / BEST)
@@ -451,7 +447,7 @@ class TrainingRun:
         if self.score > position.best:
             position.best, position.best_round, position.waiting = self.score, position.round, 0
             if self.task.keeps_best:
-                self.folder.write_best(self.task.parameters())
+                write_sealed(self.folder.path / BEST, self.task.parameters())
         else:
             position.waiting += 1
         return measured[1]

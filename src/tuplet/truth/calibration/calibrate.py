@@ -25,7 +25,7 @@ from tuplet.graph.adjacency import among, by_relation, edge_key
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.progress import Report, silent
-from tuplet.truth.calibration.features import LOWEST, Candidates, is_known
+from tuplet.truth.calibration.features import LOWEST, Candidates
 from tuplet.truth.calibration.fit import (
     LEAST_VALID,
     CrossFit,
@@ -398,7 +398,7 @@ def calibrate_hidden(
     this is the correction for those of the same two (`hidden_twice`). `until`: as in `fit`.
     """
     tried = [trial_of(with_rules(*sizes, part.known), part.hidden, scored) for part, scored in trials]
-    free = [~is_known(trial.known, trial.edges).numpy() for trial in tried]
+    free = [trial.unknown.numpy() for trial in tried]
     keys = [edge_numbers(sizes[0], scored.edges)[mine] for (_, scored), mine in zip(trials, free, strict=True)]
     hidden = [edge_numbers(sizes[0], part.hidden) for part, _ in trials]
     facts = len(reduce(np.union1d, map(np.intersect1d, keys, hidden), np.zeros(0, dtype=np.int64)))

@@ -88,11 +88,6 @@ class Candidates(NamedTuple):
             yield start, last
 
 
-def is_known(known: TrainEdges, edges: Candidates) -> Tensor:
-    """Marks the candidates that are known edges."""
-    return known.has(edges.heads, edges.relation, edges.tails)
-
-
 def columns(known: TrainEdges, edges: Candidates, names: tuple[str, ...]) -> Tensor:
     """The named columns of all candidates, block by block. float16 [columns, n]"""
     out = torch.empty((len(names), len(edges.heads)), dtype=torch.float16)
@@ -105,7 +100,7 @@ def columns(known: TrainEdges, edges: Candidates, names: tuple[str, ...]) -> Ten
 
 def _block(known: TrainEdges, edges: Candidates) -> dict[str, Tensor]:
     """All columns of the candidates of some relations."""
-    marked = is_known(known, edges)
+    marked = known.has(*edges[:3])
     unknown = ~marked
     out = {"log_truth": edges.log_truth}
     own = None if known.times is None else known.own_date(*edges[:3])

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tuplet.errors import BadInput
 from tuplet.predict.device import Item, Result, side_by_side
 from tuplet.progress import Report, silent
-from tuplet.truth.calibration.features import Candidates, column_names, columns, is_known
+from tuplet.truth.calibration.features import Candidates, column_names, columns
 from tuplet.truth.calibration.trees import Bins, TreeRows, Trees, TreeSettings, boost, log_loss
 from tuplet.truth.edges import HIGHEST_PREDICTION
 from tuplet.truth.known_edges import TrainEdges
@@ -34,12 +34,6 @@ from tuplet.truth.known_edges import TrainEdges
 POOL = 3  # times as many candidates are in the pool as are fitted to
 QUICK = TreeSettings(trees=80, depth=6, rate=0.15, rows=0.25)
 RAREST = 1e-3  # no candidate is left to a smaller chance: it would stand for too many
-
-
-def by_truth(log_truth: Tensor, free: Tensor, fact: Tensor, rows: int, seed: int) -> tuple[Tensor, Tensor]:
-    """All facts and about `rows` of the other free candidates; how many each stands for."""
-    worth = torch.where(free & ~fact, log_truth.double().exp(), 0)
-    return _draw(worth, fact, rows, seed)
 
 
 def by_first_fit(pool: TreeRows, rows: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -59,8 +53,7 @@ def _draw(worth: Tensor, fact: Tensor, rows: int, seed: int, rarest: float = 0.0
         middle = (low * high) ** 0.5
         low, high = (low, middle) if float((worth / middle).clamp(max=1).sum()) < rows else (middle, high)
     chance = torch.where(fact, 1.0, (worth / high).clamp(max=1))
-    if rarest:
-        chance = torch.where(worth > 0, chance.clamp(min=rarest), chance)
+    chance = torch.where(worth > 0, chance.clamp(min=rarest), chance)
     drawn = torch.rand(len(chance), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     places = torch.nonzero(drawn < chance).view(-1)
     return places, (1 / chance[places]).float()
@@ -291,6 +284,11 @@ class Trial(NamedTuple):
     edges: Candidates
     is_fact: Tensor  # [n] the facts that were hidden
 
+    @property
+    def unknown(self) -> Tensor:
+        """Marks the candidates that are no known edges. bool [n]"""
+        return ~self.known.has(*self.edges[:3])
+
 
 @dataclass(frozen=True)
 class CrossFit:
@@ -315,7 +313,7 @@ def fit(
 
     `without`: see `column_names`. There are fewer trees if it would not be over `until` then, by the monotonic clock.
     """
-    free = [~is_known(trial.known, trial.edges) for trial in trials]
+    free = [trial.unknown for trial in trials]
     facts = sum(int((trial.is_fact & mine).sum()) for trial, mine in zip(trials, free, strict=True))
     if facts < LEAST_VALID:
         raise BadInput(f"a calibration is learned from at least {LEAST_VALID} listed valid edges, not {facts}")
@@ -331,7 +329,8 @@ def fit(
     drawn: list[tuple[Tensor, ...]] = []
     cells: list[Tensor] = []
     for (known, edges, is_fact), mine in zip(trials, free, strict=True):
-        some, each = by_truth(edges.log_truth, mine, is_fact & mine, POOL * size // len(trials), chosen.seed)
+        worth = torch.where(mine & ~is_fact, edges.log_truth.double().exp(), 0)  # the truer, the likelier to be drawn
+        some, each = _draw(worth, is_fact & mine, POOL * size // len(trials), chosen.seed)
         before = sum(len(other) for other in free[: len(drawn)])
         drawn.append((before + some, each, is_fact[some].float(), edges.log_truth[some], fold_of(known, edges)[some]))
         cells.append(_columns_at(known, edges, names, some))

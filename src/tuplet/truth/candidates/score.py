@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -153,6 +153,15 @@ class SweepTask:
         return side.links.some(self.shard * size, (self.shard + 1) * size)
 
 
+class SweptRows(NamedTuple):
+    """Some rows of one scorer, as the sweeps left them."""
+
+    scorer: int
+    rows: slice
+    shifts: NDArray[np.float32]
+    held: NDArray[np.float16] | None
+
+
 @dataclass(frozen=True)
 class FillTask:
     """What every scorer says in one direction of some edges that are listed, given what the sweeps found."""
@@ -161,9 +170,7 @@ class FillTask:
     without_fact: bool
     inverse: bool
     keys: NDArray[np.int64]
-    rows: Sequence[slice]  # of every scorer, those that may be asked for
-    shifts: Sequence[NDArray[np.float32]]  # of these rows
-    held: Sequence[NDArray[np.float16] | None]
+    asked: Sequence[SweptRows]  # of every scorer that has rows in this direction
 
     def compute(self, scorer: CandidateScorer, cache: RelationCache | None = None) -> NDArray[np.float32]:
         """Logs. [scorers, keys]"""
@@ -172,13 +179,11 @@ class FillTask:
         heads, tails = scorer.ends(torch.from_numpy(self.keys).to(device))
         logs = torch.full((len(links), len(self.keys)), torch.nan, device=device)
         with torch.inference_mode():
-            for place, side in ((place, side) for place, both in enumerate(links) for side in both):
-                if side.inverse == self.inverse:
-                    rows, held = self.rows[place], self.held[place]
-                    mine = scorer.row_logs(scorer.scorers[place], side.some(rows.start, rows.stop))
-                    known = None if held is None else torch.from_numpy(held).to(device)
-                    mine.restore(torch.from_numpy(self.shifts[place]).to(device), known)
-                    logs[place] = mine.at(heads, tails)
+            for place, rows, shifts, held in self.asked:
+                side = next(side for side in links[place] if side.inverse == self.inverse)
+                mine = scorer.row_logs(scorer.scorers[place], side.some(rows.start, rows.stop))
+                known = None if held is None else torch.from_numpy(held).to(device)
+                logs[place] = mine.restore(torch.from_numpy(shifts).to(device), known).at(heads, tails)
         found: NDArray[np.float32] = logs.cpu().numpy()
         return found
 
@@ -310,31 +315,27 @@ def _fill_tasks(
     """The listed edges in order of their rows, whole rows at a time."""
     if not len(keys):
         return
-    links = scorer.shared_links(number, without_fact)
-    sides = [next((side for side in both if side.inverse == inverse), None) for both in links]
+    links = enumerate(scorer.shared_links(number, without_fact))
+    sides = [(place, side) for place, both in links for side in both if side.inverse == inverse]
     near = keys % scorer.counts.entities if inverse else keys // scorer.counts.entities
     order = np.argsort(near, kind="stable")
     rows, starts = np.unique(near[order], return_index=True)
     starts = np.append(starts, len(order))
-    asked = zip(scorer.scorers, sides, strict=True)
-    step = min(scorer.size.rows(one, side) for one, side in asked if side is not None)
+    step = min(scorer.size.rows(scorer.scorers[place], side) for place, side in sides)
     for start in range(0, len(rows), step):
-        mine = rows[start : start + step]
-        spans, shifts, held = [], [], []
-        for place, side in enumerate(sides):
-            begin = stop = 0
-            if side is not None:
-                bounds = torch.tensor([int(mine[0]), int(mine[-1]) + 1], device=side.rows.device)
-                begin, stop = torch.searchsorted(side.rows, bounds).tolist()
-            spans.append(slice(begin, stop))
-            shifts.append(_swept_rows(swept, f"shifts-{place}-{inverse:d}", begin, stop))
-            whole = side is not None and not scores_columns(scorer.scorers[place])
-            held.append(_swept_rows(swept, f"held-{place}-{inverse:d}", begin, stop) if whole else None)
+        mine, asked = rows[start : start + step], []
+        for place, side in sides:
+            bounds = torch.tensor([int(mine[0]), int(mine[-1]) + 1], device=side.rows.device)
+            begin, stop = torch.searchsorted(side.rows, bounds).tolist()
+            shifts = _read_rows(swept, f"shifts-{place}-{inverse:d}", begin, stop)
+            whole = not scores_columns(scorer.scorers[place])
+            held = _read_rows(swept, f"held-{place}-{inverse:d}", begin, stop) if whole else None
+            asked.append(SweptRows(place, slice(begin, stop), shifts, held))
         some = np.sort(keys[order[starts[start] : starts[start + len(mine)]]])
-        yield FillTask(number, without_fact, inverse, some, spans, shifts, held)
+        yield FillTask(number, without_fact, inverse, some, asked)
 
 
-def _swept_rows(swept: Sequence[Part], name: str, begin: int, stop: int) -> NDArray[Any]:
+def _read_rows(swept: Sequence[Part], name: str, begin: int, stop: int) -> NDArray[Any]:
     """Some rows of an array that lies in the shards of a relation."""
     found, at = [np.zeros(0, dtype=np.float32)], 0
     for part in swept:
