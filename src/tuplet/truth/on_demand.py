@@ -11,11 +11,9 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from itertools import islice
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +43,7 @@ _BYTES_PER_PAIR = 64 << 10  # rows of width up to ~2,000 for head, relation, tai
 _MOST_PAIRS = 1 << 18
 _BOUND_BY = 512  # how many known ends, and how many of everyone, bound a normaliser
 _TABLES = 8  # how many tables of relations are kept
+_QUERIES = 2  # how many views keep what their rows look for, which is as large as the model
 _SLACK = 1e-3  # bounds are computed in float32: an end this little below the threshold is looked at
 
 
@@ -90,7 +89,8 @@ class TruthOnDemand:
         self._scorer = CandidateScorer({"": predictor}, basis, EVERYTHING, threshold, self.calibration, memory)
         settings = f"{key} logs", threshold, self.calibration, *basis
         self.cache = None if folder is None else RelationCache(Path(folder), *settings)
-        self._shifts: OrderedDict[tuple[int, bool], RowShifts] = OrderedDict()
+        self._find_shifts = cache(partial(RowShifts, self))  # by relation and direction
+        self.queries = lru_cache(_QUERIES)(self._compute_queries)
         self._row, self._table = lru_cache(keep)(self._compute_row), lru_cache(_TABLES)(self._compute_table)
         self._turn = threading.RLock()
 
@@ -182,15 +182,12 @@ class TruthOnDemand:
         )
         return combine(forward, backward)
 
-    def _find_shifts(self, relation: int, inverse: bool) -> RowShifts:
-        """The shifts of a view. What it asks of all entities is as large as the model: the last two views keep that."""
-        key = (relation, inverse)
-        if key not in self._shifts:
-            self._shifts[key] = RowShifts(self, relation, inverse)
-        self._shifts.move_to_end(key)
-        for old in islice(reversed(self._shifts), 2, 3):
-            self._shifts[old].queries = None
-        return self._shifts[key]
+    def _compute_queries(self, relation: int, inverse: bool) -> Tensor:
+        """What each row of an embedding model looks for. [entities, width]"""
+        predictor = self.predictor
+        assert isinstance(predictor, EmbeddingModel)
+        vector = predictor.relation[relation + predictor.relations * inverse]
+        return predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
 
 
 class RowShifts:
@@ -208,7 +205,6 @@ class RowShifts:
         self._count = truth.basis.count(relation, inverse)
         self._log_observed = torch.where(total > 0, highest + total.log(), lowest)
         self._lower: Tensor | None = None
-        self.queries: Tensor | None = None  # what each row looks for; to be had again at once
         stored = self._load("shift")
         self._exact = torch.full_like(lowest, math.nan) if stored is None else stored
 
@@ -248,7 +244,8 @@ class RowShifts:
         """The entry of one entity in every row. [1] → [entities]"""
         predictor = self._predictor
         if isinstance(predictor, EmbeddingModel):
-            return predictor.score_all(self._all_queries(predictor), predictor.entity[end])[:, 0].float()
+            queries = self._all.queries(self._relation, self._inverse)
+            return predictor.score_all(queries, predictor.entity[end])[:, 0].float()
         rows = torch.arange(predictor.entities, device=end.device)
         ends = end.expand_as(rows), rows
         heads, tails = ends[not self._inverse], ends[self._inverse]
@@ -275,15 +272,8 @@ class RowShifts:
         step = max(1, predictor.entities // _BOUND_BY)
         sample = torch.arange(0, predictor.entities, step, device=known.device)
         few = predictor.entity[torch.unique(torch.cat([known, sample]))]
-        blocks = torch.split(self._all_queries(predictor), self._all.chunk)
+        blocks = torch.split(self._all.queries(self._relation, self._inverse), self._all.chunk)
         return torch.cat([torch.logsumexp(predictor.score_all(block, few).float(), 1) for block in blocks])
-
-    def _all_queries(self, predictor: EmbeddingModel) -> Tensor:
-        """What each row looks for. [entities, width]"""
-        if self.queries is None:
-            vector = predictor.relation[self._relation + predictor.relations * self._inverse]
-            self.queries = predictor.query(predictor.entity, vector.expand(predictor.entities, -1))
-        return self.queries
 
 
 _RELATIONS, _ROWS = 8, 20  # how many, drawn by their facts, and how many rows of each in each direction

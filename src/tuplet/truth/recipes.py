@@ -273,21 +273,15 @@ class HeldOut:
     limit: RowLimit | None = None  # of the rows, where these are dear and the time is limited
 
     def content(self, graph: KnowledgeGraph, work: Path, progress: Report) -> StoreContent:
-        from tuplet.truth.calibration.calibrate import (
-            THRESHOLD,
-            HiddenPart,
-            calibrate_hidden,
-            distinct_facts,
-            missing_as_often,
-        )
+        from tuplet.truth.calibration import calibrate
         from tuplet.truth.calibration.fit import LEAST_VALID
         from tuplet.truth.candidates.score import FLOOR
         from tuplet.truth.candidates.sources import HALF_LINKS, choose
 
         splits, sizes = known_splits(self.observed), graph_sizes(graph)
-        least = THRESHOLD if self.threshold is None else self.threshold
+        least = calibrate.THRESHOLD if self.threshold is None else self.threshold
         several = any(len(one.scorers) > 1 for one in self.hold_outs)
-        split = HiddenPart(graph.edges("train"), graph.edges("valid"))
+        split = calibrate.HiddenPart(graph.edges("train"), graph.edges("valid"))
         if not len(split.hidden[0]) and self.hold_outs:
             split = self.hold_outs[0].part
         scorers, parts = self.hold_outs[0].scorers.values() if self.hold_outs else (), len(self.hold_outs)
@@ -302,12 +296,12 @@ class HeldOut:
         facts = sum(len(part.hidden[0]) for part, _ in trials)
         test = graph.split_edges["test"] if "test" not in splits else 0
         missing = graph.split_edges["valid"] or NOTIONAL * sum(map(len, (split.known[0], split.hidden[0])))
-        correction = missing_as_often(max(1, facts) / max(1, parts), missing, test)
-        distinct = distinct_facts(sizes[0], [part.hidden for part, _ in trials])
-        twice = missing_as_often(distinct / parts, missing, test) if distinct < facts else None
+        correction = calibrate.missing_as_often(max(1, facts) / max(1, parts), missing, test)
+        distinct = calibrate.distinct_facts(sizes[0], [part.hidden for part, _ in trials])
+        twice = calibrate.missing_as_often(distinct / parts, missing, test) if distinct < facts else None
         if distinct:
             progress("calibrate", 0, 0, f"learning a calibration from {distinct:,} hidden facts")
-        found = calibrate_hidden(sizes, trials, correction, least, twice, scoring.over)
+        found = calibrate.calibrate_hidden(sizes, trials, correction, least, twice, scoring.over)
         why = None
         if not trials:
             why = "there are too few facts to hide some of them and see whether they are found"
@@ -316,7 +310,7 @@ class HeldOut:
         if why and self.calibration == LEARNED:
             raise BadInput(f"no learned calibration: {why}")
         scores = [scored for _, scored in trials]
-        told = choice.as_dict() | {"listed": distinct_facts(sizes[0], [scored.edges for scored in scores])}
+        told = choice.as_dict() | {"listed": calibrate.distinct_facts(sizes[0], [scored.edges for scored in scores])}
         return _Draft(graph, splits, self.models, told | missing_rows(scores)).borne_out(least, found, why, scores)
 
 
@@ -624,9 +618,7 @@ def open_predictor(
         if Path(name).exists() or not (":" in name or name in settings.list_plugins("predictors")):
             about = model_meta(Path(name), graph, other_graph)
             return model_folder.load_for(TrainingEdges.from_graph(graph), Path(name), device), about
-        from tuplet.predict.model_folder import make_predictor
-
-        found, kind = check_predictor(make_predictor(name, graph)), name
+        found, kind = check_predictor(model_folder.make_predictor(name, graph)), name
     else:
         found, kind = check_predictor(model), type(model).__name__
     _refuse_sizes(graph, kind, {"entities": found.entities, "relations": found.relations})
