@@ -92,8 +92,8 @@ def main() -> int:
             return collect(made, adjacency, options.limit).tuples
         return run(made, source, options.limit).tuples
 
-    Crisp().load()
-    Exact().load()
+    Crisp().load(source)
+    Exact().load(source)
     walker = Walker(adjacency)
     rng = np.random.default_rng(options.seed)
     ratios, all_ours, all_theirs = [], [], []

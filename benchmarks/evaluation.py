@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tuplet.lab.bench.queries import QuerySet, read_any
 from tuplet.lab.bench.report import Result
-from tuplet.lab.bench.run import RunSettings, default_workers, run
+from tuplet.lab.bench.results import RunSettings
+from tuplet.lab.bench.run import default_workers, run
 from tuplet.progress import Progress
 
 

@@ -27,9 +27,9 @@ import numpy as np
 def import_once(source: str, target: str, columns: str = "", nodes: str = "") -> None:
     """Runs in a child process: import, save, report wall time, CPU time and peak memory."""
     start = time.perf_counter()
-    from tuplet.read.read import read_with_report
+    from tuplet.read.read import gather
 
-    graph, report = read_with_report(source, columns=columns or None, nodes=nodes or ())
+    graph, report = gather(source, columns=columns or None, nodes=nodes or ()).graph()
     read = time.perf_counter() - start
     graph.save(target, force=True)
     usage = resource.getrusage(resource.RUSAGE_SELF)

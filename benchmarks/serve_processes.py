@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tuplet
-from tuplet.cli.demo import bundled
+from tuplet.read.datasets import bundled
 
 KNOWN = json.dumps({"query": "?x, ?y : borders(?x, ?y)", "k": 5})
 FAR = ("japan", "australia", "cuba", "iceland", "madagascar")  # no neighbours of Spain

@@ -27,7 +27,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import tuplet
-from tuplet.cli.demo import bundled
+from tuplet.read.datasets import bundled
 
 PAIR = "?x, ?y : borders(?x, ?y)"
 LONG = "?a, ?b, ?c, ?d, ?e, ?f : " + " & ".join(f"borders(?{a}, ?{b})" for a, b in ("ab", "bc", "cd", "de", "ef"))
