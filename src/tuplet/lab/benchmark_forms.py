@@ -138,7 +138,7 @@ class _Efok(Reader):
                 return Constant(Name(str(value), kind, token.position, len(token.text)))
 
     def value(self, token: Token) -> str | int:
-        """What a symbol is grounded to."""
+        """The name or id that grounds a symbol."""
         if is_number(token.text):
             if len(token.text) > MAX_DIGITS:
                 self.fail(f"an id has at most {MAX_DIGITS} digits", token)

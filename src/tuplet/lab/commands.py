@@ -221,8 +221,8 @@ def bench_run(arguments: argparse.Namespace) -> dict[str, Any]:
         for group in result.by_links["hit10"]
         if group.startswith("links=")
     }
-    told = {"by predicted links": links} if links else {}
-    return {"run": result.label, "queries": len(result.rows), "percent": means, **told, "quality": quality}
+    strata = {"by predicted links": links} if links else {}
+    return {"run": result.label, "queries": len(result.rows), "percent": means, **strata, "quality": quality}
 
 
 def _pool(arguments: argparse.Namespace) -> AbstractContextManager[Executor | None]:

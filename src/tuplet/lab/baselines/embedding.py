@@ -49,7 +49,7 @@ class Pattern:
 
     @property
     def constants(self) -> int:
-        """How many constants a grounding needs."""
+        """The number of constants of a grounding."""
         return -min((node for edge in self.edges for node in edge[:2]), default=0) if self.edges else 0
 
 
@@ -70,7 +70,7 @@ def pattern_of(clause: QueryGraph) -> tuple[Pattern, list[int], list[int]]:
 
 
 class Message(NamedTuple):
-    """What a node receives: the state of `source` through `edge`, turned around or not, negated or not."""
+    """A message to a node: the state of `source` through `edge`, turned around or not, negated or not."""
 
     source: int
     edge: int
@@ -139,7 +139,7 @@ class QueryModelSettings:
 
 
 class QueryModel(nn.Module, ABC):
-    """What is trained and what an engine asks: a state for the target of a query, and scores of entities for it."""
+    """A trained model that an engine asks: a state for the target of a query, and scores of entities for it."""
 
     kind: ClassVar[str]
     published: ClassVar[QueryModelSettings]  # for FB15k-237, and any other graph that is not named next
@@ -239,7 +239,7 @@ class QueryEmbedding(QueryModel):
         return [states[number][target] for number, (_, target, _, _) in enumerate(batches)]
 
     def _messages(self, sent: Sequence[tuple[Mapping[int, Tensor], Tensor, Message]]) -> list[Tensor]:
-        """What nodes receive: states through edges, negated where the edge is."""
+        """Messages to nodes: states through edges, negated where the edge is."""
         views = [views[:, m.edge] ^ 1 if m.turned else views[:, m.edge] for _, views, m in sent]
         sources = torch.cat([states[m.source] for states, _, m in sent])
         projected = list(_split_like(self.project(sources, torch.cat(views)), views))
@@ -315,7 +315,7 @@ def distances(
     """Distances of queries [n, a] to rows of a table [rows, b] → [n, m], at most `cells` numbers at a time.
 
     Candidates [n, m] are places in the table, None is all of it. `distance` gets queries [n, 1, a] and rows
-    [n or 1, block, b], and sums over the last dimension. A block is computed anew on the way back, so that training is
+    [n or 1, block, b], and sums over the last dimension. A block is computed again on the way back, so that training is
     bounded like ranking.
     """
     if cells is None:

@@ -117,7 +117,7 @@ def positive(raw: Tensor) -> Tensor:
 
 
 def statistics(state: Tensor) -> tuple[Tensor, Tensor]:
-    """What KL needs of its first distribution [m, 2d]: E[log x, log(1 − x)] [m, 2d] and minus the entropy [m].
+    """Statistics of the first distribution [m, 2d] of KL: E[log x, log(1 − x)] [m, 2d] and minus the entropy [m].
 
     Both count parameters from 1, the uniform distribution, so that sums of large terms do not cancel each other.
     """

@@ -311,7 +311,7 @@ def atoms_of(graphs: Sequence[QueryGraph], model: EmbeddingModel) -> list[Scored
 
 
 def _distances(graph: QueryGraph) -> dict[int, int]:
-    """How many positive edges lie between a constant and each variable; without a constant all are as far."""
+    """The number of positive edges from a constant to each variable; without a constant all are as far."""
     far = len(graph.variables)
     distance = dict.fromkeys(range(far), far)
     for _ in range(far):

@@ -253,7 +253,7 @@ def schedule(done: float, step: int, warm: int = 200, least: float = 0.02) -> fl
 
 
 def shared_out(batch: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """How many queries of each type are in a batch: at least one of each, `batch` together.
+    """The number of queries of each type in a batch: at least one of each, `batch` together.
 
     >>> shared_out(10, {"1p": 0.6, "2p": 0.3, "2in": 0.01})
     {'1p': 6, '2p': 3, '2in': 1}
@@ -320,7 +320,7 @@ def is_query_model(arguments: argparse.Namespace) -> bool:
 
 
 def _stored_model(path: str | Path | None, within: str | None = None) -> str | None:
-    """The model that a JSON or TOML file of settings names, if it can be read; errors are told by who reads it."""
+    """The model that a JSON or TOML file of settings names, if it can be read; who reads the rest reports errors."""
     try:
         if path is None:
             return None

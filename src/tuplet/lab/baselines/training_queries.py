@@ -157,7 +157,7 @@ def draw(graph: Neighbours, name: str, count: int, generator: torch.Generator) -
 
 
 def _admit(graph: Neighbours, pattern: Pattern, node: int, nodes: Mapping[int, Tensor], views: Tensor) -> Tensor:
-    """What the positive edges into a node admit there, as sets [n, entities]."""
+    """The entities that the positive edges into a node admit there, as sets [n, entities]."""
     sets: Tensor | None = None
     for i, (head, tail, negated) in enumerate(pattern.edges):
         if tail == node and not negated:

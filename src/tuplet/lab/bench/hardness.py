@@ -21,7 +21,7 @@ from tuplet.query.ranking import Edge, QueryGraph
 
 Ids: TypeAlias = NDArray[np.int32]
 
-STRATA = 4  # the last one holds all answers that need so many links or more
+STRATA = 4  # the last one holds all answers that need four links or more
 NO_ANSWER = -1
 _BLOCK = 64  # tuples extended at once: an answer may have very many assignments
 
@@ -128,7 +128,7 @@ def _next(
 
 
 def _unknown(clause: QueryGraph, known: Adjacency, assigned: Ids) -> Ids:
-    """How many different facts under the positive atoms are not known, for each assignment."""
+    """The number of different facts under the positive atoms that are not known, for each assignment."""
     count = np.zeros(len(assigned), dtype=np.int32)
     positive = [edge for edge in clause.edges if not edge.negated]
     for number, edge in enumerate(positive):

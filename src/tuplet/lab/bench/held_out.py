@@ -76,7 +76,7 @@ class JudgedTuples:
 
     @cached_property
     def predicted(self) -> NDArray[np.int64]:
-        """How many positive atoms of the witness are predicted. [n]"""
+        """The number of predicted positive atoms of each witness. [n]"""
         found = self.witnesses
         return np.asarray((found.counts & ~found.observed & ~self._negated).sum(axis=1))
 
@@ -220,7 +220,7 @@ def guarantee(
 
 
 def refuse_unfit(queries: QuerySet, source: Source) -> None:
-    """What is hidden in the queries must be hidden in the store, and nothing else."""
+    """Raise `BadInput` unless the store observes exactly what the queries take for known."""
     refuse_other_graph(queries, source)
     if not len(queries) or not all(len(query.hard) for query in queries):
         raise BadInput("there are no queries with hidden answers to learn from (tuplet bench sample)")

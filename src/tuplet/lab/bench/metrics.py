@@ -36,7 +36,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class TupleRanks:
-    """How many non-answers stand before each hard tuple, and how many beside it."""
+    """Counts of the non-answers that rank before each hard tuple, and of those that tie with it."""
 
     greater: Floats  # [m]
     ties: Floats  # [m]
@@ -123,7 +123,7 @@ def find_keys(listed: Ints, wanted: Ints) -> Ints:
 
 
 def _count(others: Floats, value: Floats, margin: Floats | float = 0.0) -> tuple[Floats, Floats]:
-    """How many of the others are greater than each value, and how many equal up to a margin."""
+    """Counts of the others that are greater than each value, and that are equal up to a margin."""
     ascending = np.sort(others)
     above = len(ascending) - np.searchsorted(ascending, value + margin, side="right")
     not_below = len(ascending) - np.searchsorted(ascending, value - margin, side="left")
@@ -245,7 +245,7 @@ def product_ranks(scores: Sequence[ArrayLike], easy: Ints, hard: Ints, reach: in
     for vector in vectors:
         factor, often = np.unique(vector[vector > 0], return_counts=True)
         factor, often = factor[::-1], often[::-1].astype(np.float64)
-        # A factor with `wanted` larger ones is in no tuple that counts; nor is a product below so many others.
+        # A factor with `wanted` larger ones is in no tuple that counts; nor is a product below `wanted` others.
         few = np.cumsum(often) - often < wanted
         dropped = factor[~few].max(initial=0.0) * value.max(initial=0.0)
         factor, often = factor[few], often[few]

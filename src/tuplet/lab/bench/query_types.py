@@ -13,7 +13,7 @@ Two profiles share these rules. `complete` gives every type once: 1,907 with the
 the list that the EFOk-CQA benchmark was made from, gaps and repetitions included:
 
 - variable graphs are built from partitions: the edges (apart from the one between two free variables, which is there
-  or not) are dealt out to e1, e2, … in non-increasing numbers, and each takes the *first* so many of its possible
+  or not) are dealt out to e1, e2, … in non-increasing numbers, and each takes the *first* ones of its possible
   partners (later existential variables, then free ones); no other choice is tried;
 - of the placements of the negation only the first is kept, edges in order of e1, e2, …, f1, …, and at each of them
   partners e, f, s;

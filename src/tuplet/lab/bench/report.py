@@ -95,7 +95,7 @@ class Result:
 
     @cached_property
     def by_links(self) -> dict[str, dict[str, Estimate]]:
-        """Metric → `links=…`, or a shape and `links=…` → mean over the answers that need so many predicted links."""
+        """Metric → `links=…`, or a shape and `links=…` → mean over the answers in that stratum."""
         found: dict[str, dict[str, Estimate]] = {metric: {} for metric in LINK_METRICS}
         for metric, stratum in product(LINK_METRICS, range(1, STRATA + 1)):
             values = self._by_shape([getattr(row, f"links{stratum}_{metric}") for row in self.rows])
@@ -184,15 +184,15 @@ def links_table(runs: Sequence[Result]) -> ReportTable | None:
     rows = [[groups[group], *(_cell(run.by_links[metric].get(group)) for run, metric in columns)] for group in kept]
     header = ["predicted links", *(f"{run.label}, {TITLES[metric]}" for run, metric in columns)]
     note = (
-        "Percent, over the scored answers that need so many predicted links at least: the mean of a query, then of the "
-        "queries of a shape that have such answers, then of these shapes; report.csv has them shape by shape. ± is "
-        "half the 95 % bootstrap interval over queries."
+        "Percent, over the scored answers that need at least this number of predicted links: the mean of a query, then "
+        "of the queries of a shape that have such answers, then of these shapes; report.csv has them shape by shape. ± "
+        "is half the 95 % bootstrap interval over queries."
     )
     return ReportTable("By predicted links", header, rows, note)
 
 
 def coverage_table(runs: Sequence[Result]) -> ReportTable:
-    """What was answered, proven and kept, and what it cost, with HIT@10 by the number of free variables."""
+    """Shares answered, proven and kept, their cost, and HIT@10 by the number of free variables."""
     groups = [key for key in runs[0].estimates["hit10"] if key.startswith("k=") or key == "all"]
     rows = []
     for run in runs:
@@ -285,7 +285,7 @@ _STATED = {  # what made the truth values, and what is said where nobody knows
 
 
 def description(runs: Sequence[Result]) -> list[str]:
-    """What the numbers rest on, one line each."""
+    """Graph, queries and stores that the numbers rest on, one line each."""
     queries, store = runs[0].manifest.queries, runs[0].manifest.store
     name = _graph(runs[0]) or store["graph"][:12]
     lines = [

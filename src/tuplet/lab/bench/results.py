@@ -1,4 +1,4 @@
-"""What a benchmark run leaves: rows of numbers, one for each query, and a manifest that says what was run on what.
+"""The result of a benchmark run: rows of numbers, one for each query, and a manifest that says what was run on what.
 
 A result is a folder: `run.json` is the manifest, `parts/` holds one Parquet file for each block of queries of a shape.
 """
@@ -61,7 +61,7 @@ class ResultRow:
     joint_hit3: float | None = None
     joint_hit10: float | None = None
     hard_variables: int | None = None  # variables that have a hard value
-    links1_mrr: float | None = None  # these and what follows: over the scored answers that need so many predicted links
+    links1_mrr: float | None = None  # these and what follows: over the scored answers of a stratum
     links1_hit10: float | None = None
     links2_mrr: float | None = None
     links2_hit10: float | None = None
@@ -81,7 +81,7 @@ def _schema() -> Any:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What decides the numbers of a run.
+    """The settings that decide the numbers of a run.
 
     `options` holds limits of the search by name (budget, merge, memory, work) and settings of the engine itself.
     """
@@ -109,7 +109,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class RunManifest:
-    """What was run on what: `run.json`."""
+    """The manifest of a run, `run.json`: settings, queries and store."""
 
     settings: RunSettings
     block: int  # queries in a part

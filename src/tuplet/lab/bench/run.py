@@ -180,7 +180,7 @@ def _begin() -> None:
 
 
 def manifest_of(store: str | os.PathLike[str], queries: QuerySet, settings: RunSettings, block: int) -> RunManifest:
-    """What a run is about; what cannot be run is refused."""
+    """The manifest of a run; raises `BadInput` for one that is not possible."""
     engine = settings.runner()
     if not len(queries):
         raise BadInput("there are no queries to run")

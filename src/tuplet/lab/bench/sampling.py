@@ -62,7 +62,7 @@ class Rules:
     answers: int = 1000  # answers without the negated atoms, times k
     tries: int = 200  # walks for one query
     negations: int = 10  # relations tried for a negated atom
-    first: int = 20  # a shape is given up if so many numbers stay empty
+    first: int = 20  # a shape is given up if all of the first numbers stay empty
     spare: float = 2.0  # numbers used at most, in multiples of the queries asked for
 
 
@@ -245,7 +245,7 @@ class Sampler:
         answers: Tuples,
         rng: Random,
     ) -> Iterator[Grounding]:
-        """What a negated atom may be grounded with, at most `rules.negations`, no two alike."""
+        """Groundings of a negated atom, at most `rules.negations`, no two alike."""
         clause = next(c for c in clauses if edge in c)
         taken = {grounding[e.relation] for e in clause if not e.negated and e.ends == edge.ends}
         rows = answers[rng.permutation(len(answers))[: self.rules.negations]]
@@ -331,7 +331,7 @@ class _ShapeProgress:
     rejected: Counter[str] = field(default_factory=Counter)
 
     def take(self, index: int, query: BenchQuery | None, rejected: Counter[str]) -> None:
-        """What was found for a number: a query, if it is another one than before, and why walks were rejected."""
+        """Keep the query of a number, if it is another one than before, and count why walks were rejected."""
         self.used = index + 1
         self.rejected += rejected
         if query is None:

@@ -40,7 +40,7 @@ TOPOLOGY = {"tree": "S", "multi-edge": "M", "cyclic": "C"}
 
 
 class Role(Enum):
-    """What a symbol of a formula stands for; the value is the letter it is written with."""
+    """The kind of a symbol of a formula; the value is the letter it is written with."""
 
     RELATION = "r"
     CONSTANT = "s"
