@@ -1,4 +1,4 @@
-"""The exact engine of this checkout against that of another one, on the same queries, shape by shape in turns.
+"""The exact engine of this checkout against that of another one, on the same queries, alternating shape by shape.
 
     git worktree add ../first e42f012          # the first version, for example
     python benchmarks/against.py ../first fb15k-237 nell995 fb15k --queries 100 --rounds 5
@@ -67,7 +67,7 @@ class Version:
 
 def compare(other: Path, graph: str, count: int, rounds: int, data: str) -> None:
     """Prints a table for one graph."""
-    print(f"\n### {graph}: K = 100, {count} queries a shape, least CPU time of {rounds} rounds in turns\n")
+    print(f"\n### {graph}: K = 100, {count} queries a shape, least CPU time of {rounds} alternating rounds\n")
     turns([Version(root, WORKER, graph, str(count), data) for root in (other, HERE)], rounds)
 
 

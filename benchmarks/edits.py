@@ -1,7 +1,7 @@
 """Edits of a store at size: what they cost, and what a delta costs the queries after them.
 
     python benchmarks/edits.py add my.store --batch 1000        # one fact, a batch, removals; opening before and after
-    python benchmarks/edits.py shapes my.store --share 0.01     # the 14 shapes without and with a delta, in turns
+    python benchmarks/edits.py shapes my.store --share 0.01     # the 14 shapes without and with a delta, alternating
     python benchmarks/edits.py compact my.store                 # a delta of a share, then its compaction
 
 Works on a copy of store.json: the folders of the store are not touched, and what the edits wrote is deleted at the end

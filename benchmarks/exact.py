@@ -178,7 +178,7 @@ def shapes(options: argparse.Namespace) -> None:
             f"K = {options.k}, {options.queries} queries a shape, {options.clock} clock\n"
         )
         head = "| shape | mean ms | median ms | p99 ms | max ms |" + (
-            " in turns: ms | DuckDB ms | times faster | same lists |" if duck else ""
+            " alternating: ms | DuckDB ms | times faster | same lists |" if duck else ""
         )
         print(head + "\n|" + "---|" * (head.count("|") - 1))
         means, p99s, ratios = {}, {}, []
@@ -198,7 +198,7 @@ def shapes(options: argparse.Namespace) -> None:
                 lists.append(truth)
             if sql:
                 assert duck is not None
-                # in turns of a few queries, the better of two each: other work on the machine disturbs both alike
+                # alternating after a few queries, the better of two each: other work on the machine disturbs both alike
                 compared = queries[: options.sql_queries]
                 for low in range(0, len(compared), 10):
                     block = compared[low : low + 10]

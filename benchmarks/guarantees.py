@@ -47,7 +47,7 @@ LISTED, HIDDEN = ("truth", "least", "right", "edge"), ("hidden", "place", "links
 
 @dataclass(frozen=True)
 class Gathered:
-    """One query: truth of its listed tuples, how much of it is borne out, which are right, the least sure predicted
+    """One query: truth of its listed tuples, the lower bound of each, which are right, the least sure predicted
     edge of each; truth and place of its hidden answers, their strata."""
 
     shape: str
@@ -138,7 +138,7 @@ def gather(store: str, queries: str, folder: Path, depth: int, per_shape: int) -
 
 
 def rests_on(ranking: Ranking, clauses: Clauses, source: Source) -> tuple[Floats, NDArray[np.int64]]:
-    """How much of the truth of each tuple is borne out, and its least sure predicted edge, as a number (-1: none)."""
+    """Lower bounds of the truth of each tuple, and its least sure predicted edge, as a number (-1: none)."""
     witnesses = Witnesses.from_ranking(ranking, clauses, source)
     least = ranking.truth if source.borne_out is None else witnesses.least_truth(source.borne_out)
     if not len(ranking.tuples):
@@ -336,7 +336,7 @@ SHARES = (0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
 
 
 def show_lists(found: Sequence[Gathered]) -> None:
-    """How much of what is listed is wrong: by what is borne out, by truth, and by conformal selection."""
+    """How much of what is listed is wrong: by lower bounds, by truth, and by conformal selection."""
     head = ("stated", " wrong", " shown", "   +-", "alone", " edges", " lists", " length", "   right")
     print(" " * 45 + " ".join(head))
     for family, members in {**grouped(found, lambda one: one.family), "all": list(found)}.items():

@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--per-shape", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-k", type=int, default=100)
-    parser.add_argument("--against", type=Path, help="the root of another checkout: ask its store in turns")
+    parser.add_argument("--against", type=Path, help="the root of another checkout: alternate with its store")
     options = parser.parse_args()
     store, queries = tuplet.open(options.store), read_any(options.queries).first(options.per_shape)
     refuse_other_graph(queries, store.source)

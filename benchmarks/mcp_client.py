@@ -49,7 +49,7 @@ def shown(value: Any, indent: int, before: int) -> str:
 
 
 async def transcript(client: Client) -> None:
-    """schema, find, ask, explain, and a wrong query mended from its error."""
+    """schema, find, ask, explain, and a wrong query fixed from its error."""
 
     async def call(name: str, why: str, **arguments: Any) -> Any:
         print(f"\n# {why}\n→ {name} {json.dumps(arguments, ensure_ascii=False)}")
@@ -66,11 +66,11 @@ async def transcript(client: Client) -> None:
     wrong = await call(
         "ask", "Which organisations is Ghana in? A guess at the words.", query=f"?o : memberof({name}, ?o)"
     )
-    mended = f"?o : {wrong['suggestions'][0]}({name}, ?o)"
-    given = await call("ask", "Mended from the error; only what nobody stated.", query=mended, k=2, only="predicted")
-    await call("explain", "Why should that be so?", query=mended, values=given["answers"][0]["values"])
+    fixed = f"?o : {wrong['suggestions'][0]}({name}, ?o)"
+    given = await call("ask", "Fixed from the error; only what nobody stated.", query=fixed, k=2, only="predicted")
+    await call("explain", "Why should that be so?", query=fixed, values=given["answers"][0]["values"])
     await call(
-        "score", "And what of two others?", query=mended, tuples=[["organisation_of_islamic_cooperation"], ["nato"]]
+        "score", "And what of two others?", query=fixed, tuples=[["organisation_of_islamic_cooperation"], ["nato"]]
     )
 
 

@@ -50,7 +50,7 @@ class Steps:
 
     def __init__(self, root: Path, progress: Progress) -> None:
         self.root, self.progress, self.counting = root, progress, True
-        self.changed: set[Path] = set()  # what is made anew
+        self.changed: set[Path] = set()  # what is made again
         for noted in self.noted().values():
             progress.ended(noted["kind"], noted["seconds"])
 
@@ -64,7 +64,7 @@ class Steps:
     def step(
         self, said: str, start: list[str], words: Sequence[object], makes: Path, inputs: Sequence[Path], again: bool
     ) -> None:
-        """Run a command, unless it was run to its end; one with `again` is run anew if it or its inputs are others."""
+        """Run a command, unless it was run to its end; one with `again` is run again if it or its inputs are others."""
         command = f"{said} {shlex.join(map(str, words))}"
         kind = " ".join([said, *(_kind(word) for word in words)])
         before = self.noted().get(str(makes.relative_to(self.root)))

@@ -130,7 +130,7 @@ class Cell:
 def compare(
     worker: Worker, own: Worker, queries: list[list[dict[str, Any]]], k: int, patience: int, cell: Cell
 ) -> None:
-    """One engine on the queries of one shape, in turns with ours."""
+    """One engine on the queries of one shape, alternating with ours."""
     for clauses in queries:
         if sum(cell.failed.values()) >= patience:
             cell.failed["not asked"] += 1

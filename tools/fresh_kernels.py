@@ -1,6 +1,6 @@
 """Delete compiled kernels that are older than the newest source they may have been made from.
 
-Numba keeps compiled code beside each file and makes it anew when that file changes, but not when a function of another
+Numba keeps compiled code beside each file and makes it again when that file changes, but not when a function of another
 file changes that was compiled into it. After a pull such a mixture may compute nonsense, or crash.
 
 With `--compile` those that are missing are then made, as by `tuplet doctor --warm`. That needs no torch, so that it can
@@ -24,7 +24,7 @@ def main() -> None:
     if any(file.stat().st_mtime < newest for file in compiled):
         for file in compiled:
             file.unlink(missing_ok=True)
-        print(f"{len(compiled)} compiled kernels were older than their sources, and are made anew")
+        print(f"{len(compiled)} compiled kernels were older than their sources, and are made again")
     if "--compile" in sys.argv[1:]:
         sys.path.insert(0, str(SOURCE.parent))
         from tuplet.cli.doctor import compiled_kernels

@@ -104,7 +104,7 @@ def pages() -> dict[str, str]:
 
 
 def answers() -> str:
-    """The page on answers: written by hand, but for the tables of fields."""
+    """The page on answers: written by hand, except the tables of fields."""
     before, rest = (FOLDER / "answers.md").read_text(encoding="utf-8").split(MARKS[0])
     kinds = {
         "": AnswersDict,
