@@ -463,3 +463,11 @@ def test_the_top_stays_where_the_surest_bear_it_out() -> None:
     assert SplitCorrection().lower_top(logit, label, torch.ones(50_000)) == SplitCorrection()
     none = SplitCorrection().lower_top(logit[:100], label[:100], torch.ones(100))  # nobody is sure of anything
     assert none == SplitCorrection()
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_a_line_is_learned_where_all_or_none_are_facts(label: float) -> None:
+    log_truth = torch.log(torch.linspace(0.5, 0.9, 50))
+    shift, slope = learned.fit_line(log_truth, torch.full((50,), label), torch.ones(50))
+    chance = torch.sigmoid(shift + slope * log_truth.double())
+    assert bool(((chance - label).abs() < 0.01).all())

@@ -386,7 +386,7 @@ def fit_line(log_truth: Tensor, label: Tensor, weight: Tensor, steady: float = 0
     """
     inputs = torch.stack([torch.ones_like(log_truth), log_truth]).double()
     total = float(weight.sum())
-    share = float((label * weight).sum()) / total
+    share = np.clip(float((label * weight).sum()) / total, 1e-6, 1 - 1e-6)  # all, or none, may be facts
     line = torch.tensor([float(np.log(share / (1 - share))), 0.0], dtype=torch.float64)
     pull = torch.tensor([0.0, steady], dtype=torch.float64)
 
