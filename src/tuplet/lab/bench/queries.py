@@ -182,8 +182,8 @@ def read(path: PathLike) -> QuerySet:
     meta = json.loads((table.schema.metadata or {}).get(b"tuplet.queries", b"{}"))
     if "format" not in meta:
         raise BadInput(f"{path} is a Parquet file, but not of benchmark queries")
-    if meta.pop("format") > FORMAT:
-        raise BadInput(f"{path} was written by a newer version of tuplet")
+    if meta.pop("format") != FORMAT or "asked" not in table.column_names:
+        raise BadInput(f"{path} has query files' format of another version; sample the queries again")
     answers = [_split(table[name].combine_chunks()) for name in ("easy", "hard")]
     queries = []
     for row, easy, hard in zip(table.drop_columns(["easy", "hard"]).to_pylist(), *answers, strict=True):
