@@ -7,6 +7,9 @@
 A mutant is one changed operator, constant or condition, in kernels too. It is killed if a test fails or runs out of
 time; the log names the test. Survivors are printed with their line. Results are appended to the file of --log, and an
 interrupted run resumes there.
+
+Most mutants die within seconds if the tests that run their line come first. `--coverage` names the data file of a run
+of the tests under coverage with `dynamic_context = test_function`; what survives these tests faces all of its room.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ SWAPS: dict[type, type] = {
     ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And,
     ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
 }  # fmt: skip
+MOST_TESTS = 30  # that run first
 NEED_TRITON = ("triton_kernels.py", "product_kernels.py")
 HARMLESS = ("strict", "frozen", "slots", "eq", "cache", "nogil", "maxsize")
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
@@ -132,7 +136,24 @@ def sample(folders: list[str], count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample(found, min(count, len(found)))
 
 
-def killer(mutant: Mutant, seconds: float) -> str | None:
+def tests_of_line(mutant: Mutant, data: Path | None) -> list[str]:
+    """The tests that run the line of a mutant, at most MOST_TESTS of them, by the contexts of a coverage run."""
+    if data is None:
+        return []
+    from coverage import CoverageData
+
+    read = CoverageData(str(data))
+    read.read()
+    measured = next((file for file in read.measured_files() if file.endswith(mutant.file)), "")
+    found = []
+    for context in sorted(read.contexts_by_lineno(measured).get(mutant.line, [])):
+        module, _, test = context.rpartition("tests.")[2].rpartition(".")
+        files = sorted(ROOT.glob(f"tests/**/{module.rpartition('.')[2]}.py"))
+        found += [f"{file.relative_to(ROOT)}::{test}" for file in files if test.startswith("test_")]
+    return random.Random(0).sample(found, min(MOST_TESTS, len(found)))
+
+
+def killer(mutant: Mutant, seconds: float, data: Path | None) -> str | None:
     """The test that fails on a mutant, or why none ended; None if all tests of its room pass."""
     with tempfile.TemporaryDirectory() as folder:
         # Compiled code is cached by the file that calls it, so a changed kernel needs an empty cache.
@@ -141,16 +162,19 @@ def killer(mutant: Mutant, seconds: float) -> str | None:
         (Path(folder) / mutant.file).write_text(mutant.source(), encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": f"{folder}/src", "PYTHONDONTWRITEBYTECODE": "1"}
         environment.pop("TUPLET_DATA", None)
-        tests = [f"{folder}/{mutant.file}", *(t for t in TESTS[mutant.folder] if (ROOT / t).exists())]
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests]
-        try:
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=seconds, check=False)
-        except subprocess.TimeoutExpired:
-            return f"more than {seconds:g} s"
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-        if done.returncode in (0, 5):
-            return None
-        return failed[1] if failed else f"exit code {done.returncode}"
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header"]
+        room = [f"{folder}/{mutant.file}", *TESTS[mutant.folder]]
+        for tests in filter(None, (tests_of_line(mutant, data), room)):
+            try:
+                done = subprocess.run(
+                    [*command, *tests], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds
+                )
+            except subprocess.TimeoutExpired:
+                return f"more than {seconds:g} s"
+            failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+            if done.returncode not in (0, 4, 5):  # 4: a test that is not found, 5: none were
+                return failed[1] if failed else f"exit code {done.returncode}"
+        return None
 
 
 def main() -> None:
@@ -161,6 +185,7 @@ def main() -> None:
     parser.add_argument("--only", choices=list(TESTS), action="append")
     parser.add_argument("--seconds", type=float, default=1800, help="time after which a mutant counts as killed")
     parser.add_argument("--log", type=Path, default=ROOT / "out" / "mutants.jsonl")
+    parser.add_argument("--coverage", type=Path, help="data file of a coverage run with a context for each test")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     seed = options.seed
@@ -180,7 +205,7 @@ def main() -> None:
     def judge(mutant: Mutant) -> str | None:
         name = str(mutant)
         if name not in known:
-            known[name] = killer(mutant, options.seconds)
+            known[name] = killer(mutant, options.seconds, options.coverage)
             with options.log.open("a", encoding="utf-8") as log:
                 log.write(json.dumps({"mutant": name, "killer": known[name], **asdict(mutant)}) + "\n")
             print(f"SURVIVED  {name}" if known[name] is None else f"killed    {name}   by {known[name]}", flush=True)
