@@ -391,6 +391,8 @@ def main() -> None:
             server.wait(60)
             told = log.read_text()
             print(f"the log has {len(told.splitlines()):,} lines, {told.count('Traceback')} tracebacks")
+            if "Traceback" in told:
+                wrong.append(told[told.index("Traceback") :][:2000])
     print("\n".join(wrong[:20]))
     sys.exit(bool(wrong))
 

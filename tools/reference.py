@@ -366,6 +366,7 @@ def python() -> str:
 
 def _type(text: str) -> tuple[str, str]:
     """The type of a field, and the sentence that describes it."""
+    text = re.sub(r"\b(typing|tuplet\.[\w.]+)\.(?=[A-Z])", "", text)
     found = re.fullmatch(r"""Annotated\[(.+), (["'])(.+)\2\]""", text)
     return (found[1], found[3]) if found else (text, "")
 

@@ -188,6 +188,18 @@ def test_what_is_not_a_request_is_refused_and_closed(sent: bytes, status: int) -
     check()
 
 
+def test_a_client_that_leaves_within_its_body_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    @with_worker
+    async def check(worker: Worker) -> None:
+        client = await worker.connect(b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 500\r\n\r\n{")
+        client.close()
+        await asyncio.sleep(0.1)
+        assert b"200 OK" in await received(await worker.connect(REQUEST[:-2] + CLOSE))
+
+    check()
+    assert not [record for record in caplog.records if record.exc_info], caplog.text
+
+
 @with_worker
 async def test_a_head_behind_a_large_body_is_not_taken_for_a_part_of_it(worker: Worker) -> None:
     first = b"POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % HEAD_SIZE + b"x" * HEAD_SIZE

@@ -233,12 +233,13 @@ class Provenance:
     guarantee: Annotated[Guarantee | None, "what is promised of the list"] = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The provenance in the JSON schema; what is not known is left out."""
+        """The provenance in the JSON schema. Rows and entities that wait are left out where there are none."""
         found: dict[str, Any] = {"version": self.version, "graph": self.graph}
         found["observed"] = self.observed if self.observed == "all" else list(self.observed)
         if self.origin is not None:
             found["logic"] = self.limits.logic
-            found |= {name: value for name, value in vars(self.origin).items() if value is not None}
+            rare = ("waiting", "rows_computed")
+            found |= {name: value for name, value in vars(self.origin).items() if value is not None or name not in rare}
             if self.origin.calibration is not None:
                 found["calibration"] = {"name": self.origin.calibration["name"]}
         found |= {name: value for name, value in self.limits.given().items() if name not in ("k", "logic")}

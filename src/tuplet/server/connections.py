@@ -178,7 +178,8 @@ class Connection(HttpToolsProtocol):
 
         async def answer(scope: Any, receive: Any, send: Any) -> None:
             async def send_and_linger(message: Any) -> None:
-                if cycle.more_body and not cycle.response_started:  # the rest of the request is not waited for
+                if cycle.more_body and message["type"] == "http.response.start":
+                    # the rest of the request is not waited for
                     message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
                     await send(message)
                     self._unread = cycle.keep_alive = True  # uvicorn would close at once
