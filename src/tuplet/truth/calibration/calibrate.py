@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from tuplet.errors import BadInput
-from tuplet.graph.adjacency import among, by_relation, edge_key
+from tuplet.graph.adjacency import among, by_relation, distinct, edge_key
 from tuplet.graph.graph import NO_DATE, SPLIT_CODE, SPLITS, KnowledgeGraph
 from tuplet.graph.newest import NewestHoldOut, as_of
 from tuplet.progress import Report, silent
@@ -258,7 +257,7 @@ def promise_together(
 
     `correction` is that of the facts which are hidden in the same two trials.
     """
-    key = np.unique(np.concatenate(keys))
+    key = distinct(np.concatenate(keys))
     chance = np.zeros((len(trials := range(len(keys))), len(key)), dtype=np.float32)
     was_hidden = np.stack([np.isin(key, np.asarray(some)) for some in hidden])
     for trial in trials:
@@ -401,7 +400,8 @@ def calibrate_hidden(
     free = [trial.unknown.numpy() for trial in tried]
     keys = [edge_numbers(sizes[0], scored.edges)[mine] for (_, scored), mine in zip(trials, free, strict=True)]
     hidden = [edge_numbers(sizes[0], part.hidden) for part, _ in trials]
-    facts = len(reduce(np.union1d, map(np.intersect1d, keys, hidden), np.zeros(0, dtype=np.int64)))
+    found = [key[among(key, np.sort(known))] for key, known in zip(keys, hidden, strict=True)]
+    facts = len(distinct(np.concatenate(found))) if found else 0
     learned, line = None, None
     if facts >= LEAST_VALID:
         learned, judged = _by_trees(tried, free, correction, until)
@@ -434,7 +434,7 @@ def calibrate_hidden(
 def distinct_facts(entities: int, several: Sequence[EdgeColumns]) -> int:
     """How many edges there are in all of these: one that is in several counts once."""
     keys = [edge_numbers(entities, edges) for edges in several]
-    return len(np.unique(np.concatenate(keys))) if keys else 0
+    return len(distinct(np.concatenate(keys))) if keys else 0
 
 
 def _by_trees(

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from tuplet.errors import BadInput, BudgetExceeded
 from tuplet.files import make_folder, replacing, system_errors
+from tuplet.graph.adjacency import distinct
 from tuplet.graph.graph import KnowledgeGraph
 from tuplet.predict.base import LinkPredictor, device_of, scores_columns, sees_facts
 from tuplet.predict.device import side_by_side
@@ -282,7 +283,7 @@ def _fill(scorer: CandidateScorer, number: int, shards: Sequence[tuple[bool, Par
     """All parts of a large relation by name, of what came of its shards."""
     none = np.zeros(0, np.int64)
     swept = [[part for without_fact, part in shards if without_fact == kind] for kind in (False, True)]
-    listed = [np.unique(np.concatenate([none, *(part["keys"] for part in parts)])) for parts in swept]
+    listed = [distinct(np.concatenate([none, *(part["keys"] for part in parts)])) for parts in swept]
     if len(listed[1]):
         listed[1] = scorer.open_keys(number, torch.from_numpy(listed[1])).numpy()
     two_step = none if scorer.two_step is None else scorer.two_step_keys(number, listed)
