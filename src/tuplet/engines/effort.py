@@ -46,6 +46,8 @@ class Effort:
         """How much of a slice may be used: not beyond the work left, and not far beyond the deadline."""
         if self.search.seconds is not None:
             size = min(size, SLICE + int(SLOWEST * self.search.left()))
+        if self.deadline.brake.slice is not None:
+            size = min(size, self.deadline.brake.slice)
         return size if self.work is None else max(1, min(size, self.work - self.used))
 
     def too_late_for(self, size: int) -> bool:

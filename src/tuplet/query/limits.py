@@ -217,6 +217,7 @@ class Brake:
     """
 
     stopped = False
+    slice: int | None = None  # edges between two looks, if fewer than usual
 
     def stop(self) -> None:
         """Nobody waits for the answer: the search ends at its next look, as if its time were up."""

@@ -6,7 +6,7 @@
 | log, metrics, request id, security headers | middleware `RequestLog` |
 | keys, hosts, other origins | middleware `Guard` |
 | size and time of a body, budgets for unread bytes, errors as JSON, ETags | `Resource`, which knows the operation |
-| fair turns, deadlines, packing an answer | the work of an operation (`scheduling`, in threads) |
+| fair turns, deadlines, first try, packing an answer | the work of an operation (`scheduling`, in threads) |
 | one generation for each request | `ServedStores.enter`, before the work |
 | time and size of a head, idle and slow clients, connections, choice of worker | the protocol (`connections`) |
 """

@@ -121,7 +121,7 @@ def _asking(service: Service) -> list[Operation]:
             said["content-disposition"] = f'attachment; filename="answers.{asked.format.removesuffix("_safe")}"'
             return Reply(table, media=MEDIA[asked.format], headers=said)
 
-        return await service.run(request, deadline, work)
+        return await service.run(request, deadline, work, service.may_be_short(asked))
 
     async def metrics(request: Request, _: None) -> Reply:
         """Counters in Prometheus' text format."""

@@ -30,7 +30,7 @@ from tuplet.server.http import Reply, Request
 from tuplet.server.limits import OverLimit, Sending, ServerLimits, problem
 from tuplet.server.logs import notes
 from tuplet.server.metrics import ServerMetrics
-from tuplet.server.scheduling import Places
+from tuplet.server.scheduling import FirstTries, Places, Try, Unfinished
 from tuplet.server.snapshots import ServedStores, per_store
 from tuplet.server.sparql_results import NO_BASE, BaseIri
 from tuplet.store import Store
@@ -38,6 +38,7 @@ from tuplet.store import Store
 T = TypeVar("T")
 NOT_CHOSEN = ("model", "device")  # options that name files and devices: the server's, not the client's
 _TOGETHER = 16  # queries of a batch that go through each step together: docs/contributing/tricks.md has the gain
+_FEW, _BRIEF = 100, 2000  # answers, and characters, of a query that is tried in the event loop first
 _TO_ENCODE = (0.1, 0.25)  # share of the time, at most so many seconds, that a search leaves for writing its answers
 
 
@@ -47,6 +48,15 @@ class PreparedQuery(NamedTuple):
     engine: Engine[Any]
     limits: Limits
     seconds: float  # that it took so far
+
+    @property
+    def surely_short(self) -> bool:
+        """Whether all that may take long looks at the clock often: a search that begins at a named entity."""
+        question, limits = self.question, self.limits
+        few = isinstance(limits.k, int) and limits.k + limits.offset <= _FEW and not limits.evidence
+        if not few or not self.engine.looks_often or not question.plain or len(question.clauses) != 1:
+            return False
+        return any(edge.head < 0 or edge.tail < 0 for edge in question.clauses[0].edges)
 
 
 class Service(QueryService):
@@ -66,6 +76,7 @@ class Service(QueryService):
         room = limits.max_concurrent, limits.max_waiting
         self.places = Places(*room, metrics, limits.max_memory, unread=self.sending.unread)
         self.small = Places(1, limits.max_waiting, metrics, short=math.inf)
+        self.tries = FirstTries(limits.max_waiting, metrics)
 
     @property
     def stores(self) -> Mapping[str, Store]:
@@ -97,9 +108,16 @@ class Service(QueryService):
 
     # --- places ----------------------------------------------------------------------------------------------------
 
-    async def run(self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes]) -> Reply:
-        """Search in a thread once the client has a place; the search ends if the client goes away."""
-        return await self.places.run(request.asker, deadline, self._packed(request, work), request.gone)
+    async def run(
+        self, request: Request, deadline: Deadline, work: Callable[[], Reply | bytes], short: bool = False
+    ) -> Reply:
+        """Search in a thread once the client has a place; the search ends if the client goes away. Work that may be
+        `short` is tried in the event loop first.
+        """
+        packed = self._packed(request, work)
+        if short and (tried := await self.tries.run(request.asker, deadline, packed)) is not None:
+            return tried
+        return await self.places.run(request.asker, deadline, packed, request.gone)
 
     async def aside(self, request: Request, work: Callable[[], Reply | bytes]) -> Reply:
         """Do something quick, one request after another, apart from searches and the event loop."""
@@ -113,6 +131,14 @@ class Service(QueryService):
             return (Reply(found) if isinstance(found, bytes) else found).packed_for(request)
 
         return partial(copy_context().run, packed)
+
+    def may_be_short(self, asked: models.AskRequest) -> bool:
+        """Whether a request is read in a moment; `PreparedQuery.surely_short` looks at the query itself."""
+        if asked.query is None or len(asked.query) > _BRIEF or asked.parameters or asked.format != "json":
+            return False
+        store = self.stores.get(asked.store or next(iter(self.stores), ""))
+        engine = self.engines(store).get(asked.engine or store.default_engine) if store is not None else None
+        return engine is not None and engine.looks_often
 
     # --- queries ---------------------------------------------------------------------------------------------------
 
@@ -145,9 +171,13 @@ class Service(QueryService):
         return PreparedQuery(name, question, engine, limits, deadline.clock() - start)
 
     def search(self, query: PreparedQuery, deadline: Deadline) -> Answers:
+        if isinstance(deadline.brake, Try) and not query.surely_short:
+            raise Unfinished
         start, engine = deadline.clock(), query.engine.name
         with self._counting_errors():
             answers = ask(query.question, query.engine, judge, query.limits, deadline.before(*_TO_ENCODE))
+        if isinstance(deadline.brake, Try) and deadline.brake.stopped:
+            raise Unfinished
         took = deadline.clock() - start + query.seconds
         self.metrics.count_answers(query.store, engine, took, len(answers), answers.exact, answers.pruned)
         notes().asked(query.store, engine, query.question.text, answers.pruned)
