@@ -4,9 +4,9 @@
     python benchmarks/attack_told.py attack.store
 
 Objects that appeared in 2025 with at least ten techniques that were known before: groups; groups and campaigns; these
-and software. Five, ten (at least five are left) or half of the techniques are told, drawn at random, with the type of
+and software. Five, ten (at least five are left) or half of the techniques are given, drawn at random, with the type of
 the object or without it. Printed: of the first ten techniques by truth how many were recorded, of the ten that groups
-use most and of the ten that anything uses most; the sum of the ten truths, and what came of as many more as were told.
+use most and of the ten that anything uses most; the sum of the ten truths, and what came of as many more as were given.
 The store is copied, not changed.
 """
 
